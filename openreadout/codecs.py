@@ -1,0 +1,273 @@
+"""Codec protocols, and the chain that decodes and encodes one chunk.
+
+Codecs come in the three kinds of the Zarr v3 core specification, section "Codecs": array to array, array to bytes
+and bytes to bytes. Zarr v2 compressors and filters and N5 compressions are put into the same form by their readers.
+numpy is imported only when a chunk is worked on, so that describing a store costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from openreadout.errors import CorruptDataError, UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+ITEM_BYTES = {
+    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "int32": 4, "uint32": 4, "float32": 4,
+    "int64": 8, "uint64": 8, "float64": 8, "complex64": 8, "complex128": 16,
+}  # fmt: skip
+"""Size in bytes of each data type that pixels may have, by numpy name."""
+
+Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class CodecSpec:
+    """A codec as metadata names it; it may name one that is not installed."""
+
+    name: str
+    configuration: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ByteSize:
+    """How many bytes a step must give: exactly `count`, or at most that many."""
+
+    count: int
+    exact: bool = True
+
+    def grown(self, extra: int) -> ByteSize:
+        """The bound after adding at most `extra` bytes."""
+        return ByteSize(self.count + extra, exact=False)
+
+    def check(self, size: int, codec: str) -> None:
+        """Raise `CorruptDataError` unless `size` bytes satisfy this bound."""
+        if size > self.count or (self.exact and size != self.count):
+            wanted = f"{self.count}" if self.exact else f"at most {self.count}"
+            raise CorruptDataError(f"{codec}: {size} bytes where {wanted} belong")
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSpec:
+    """What a step must decode to: `shape` (C order, slowest axis first), numpy `dtype` name, `fill_value`."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    fill_value: Any = 0
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of one sample."""
+        try:
+            return ITEM_BYTES[self.dtype]
+        except KeyError:
+            raise UnsupportedFeatureError(f"data type {self.dtype} is not one of pixels") from None
+
+    @property
+    def byte_count(self) -> int:
+        """Bytes of the whole chunk."""
+        return math.prod(self.shape) * self.item_bytes
+
+
+class RangeReader(Protocol):
+    """One stored object, read by byte range; what a partial decoder is given."""
+
+    def size(self) -> int:
+        """Length in bytes."""
+        ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`; raises `CorruptDataError` when they are not all there."""
+        ...
+
+
+class ArrayArrayCodec(Protocol):
+    """Array to array, such as `transpose`."""
+
+    def encoded(self, spec: ChunkSpec) -> ChunkSpec:
+        """What an array of `spec` looks like after encoding."""
+        ...
+
+    def decode(self, data: NDArray[Any], spec: ChunkSpec) -> NDArray[Any]:
+        """Undo the codec; the result has the shape and dtype of `spec`."""
+        ...
+
+    def encode(self, data: NDArray[Any], spec: ChunkSpec) -> NDArray[Any]:
+        """Apply the codec to an array of `spec`."""
+        ...
+
+
+class ArrayBytesCodec(Protocol):
+    """Array to bytes, such as `bytes`, `sharding_indexed`, `n5_default`, `jpeg`."""
+
+    def encoded(self, spec: ChunkSpec) -> ByteSize:
+        """How many bytes an array of `spec` encodes to."""
+        ...
+
+    def decode(self, data: Buffer, spec: ChunkSpec) -> NDArray[Any]:
+        """Decode to an array of exactly `spec`; raises `CorruptDataError` on anything else."""
+        ...
+
+    def encode(self, data: NDArray[Any], spec: ChunkSpec) -> bytes:
+        """Encode an array of `spec`."""
+        ...
+
+
+@runtime_checkable
+class PartialDecoder(Protocol):
+    """An array-to-bytes codec that can decode a part of a chunk from byte ranges (`sharding_indexed`)."""
+
+    inner_shape: tuple[int, ...]
+
+    def load_index(self, reader: RangeReader, spec: ChunkSpec) -> Any:
+        """Read and verify whatever locates the parts; the result may be kept and passed to the other methods."""
+        ...
+
+    def is_stored(self, index: Any, position: tuple[int, ...]) -> bool:
+        """Whether the part at grid `position` inside the chunk is stored."""
+        ...
+
+    def stored_parts(self, index: Any, spec: ChunkSpec) -> list[tuple[int, ...]]:
+        """Grid positions of the stored parts, in C order."""
+        ...
+
+    def decode_part(
+        self, reader: RangeReader, index: Any, position: tuple[int, ...], spec: ChunkSpec
+    ) -> NDArray[Any] | None:
+        """The whole part at `position` (shape `inner_shape`), or None when it is not stored."""
+        ...
+
+
+class BytesBytesCodec(Protocol):
+    """Bytes to bytes, such as `zstd`, `blosc`, `gzip`, `crc32c`."""
+
+    def encoded(self, size: ByteSize) -> ByteSize:
+        """The bound on what `size` bytes encode to."""
+        ...
+
+    def decode(self, data: Buffer, size: ByteSize) -> Buffer:
+        """Decode within the bound `size`; raises `CorruptDataError` on damage, more or fewer bytes."""
+        ...
+
+    def encode(self, data: Buffer) -> bytes:
+        """Encode; codecs that are only read raise `UnsupportedFeatureError`."""
+        ...
+
+
+class CodecFactory(Protocol):
+    """What the entry points of group `openreadout.codecs` name: a class with its kind and a constructor."""
+
+    kind: str
+    """`array-array`, `array-bytes` or `bytes-bytes`."""
+
+    def from_spec(self, spec: CodecSpec, lookup: CodecLookup) -> Any:
+        """Build the codec; raises `CorruptDataError` for a configuration that breaks the codec's rules."""
+        ...
+
+
+CodecLookup = Callable[[str], CodecFactory]
+"""Finds the factory of a codec by name; raises `UnsupportedFeatureError` for one that is not installed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodecChain:
+    """The codecs of one array, outermost array first: array to array, one array to bytes, bytes to bytes."""
+
+    array_array: tuple[ArrayArrayCodec, ...]
+    array_bytes: ArrayBytesCodec
+    bytes_bytes: tuple[BytesBytesCodec, ...]
+    names: tuple[str, ...]
+
+    @classmethod
+    def build(cls, specs: Sequence[CodecSpec], lookup: CodecLookup) -> CodecChain:
+        """Build a chain; raises `UnsupportedFeatureError` (codec not installed) or `CorruptDataError` (bad order)."""
+        kinds: dict[str, list[Any]] = {"array-array": [], "array-bytes": [], "bytes-bytes": []}
+        reached = 0
+        for spec in specs:
+            factory = lookup(spec.name)
+            stage = list(kinds).index(factory.kind)
+            if stage < reached or (factory.kind == "array-bytes" and kinds["array-bytes"]):
+                raise CorruptDataError(f"codec {spec.name}: not allowed at this place of the chain")
+            reached = stage
+            kinds[factory.kind].append(factory.from_spec(spec, lookup))
+        if not kinds["array-bytes"]:
+            raise CorruptDataError("the codec chain has no array-to-bytes codec")
+        return cls(
+            tuple(kinds["array-array"]),
+            kinds["array-bytes"][0],
+            tuple(kinds["bytes-bytes"]),
+            tuple(spec.name for spec in specs),
+        )
+
+    @property
+    def partial(self) -> PartialDecoder | None:
+        """The codec that can decode parts of a stored chunk, when nothing stands around it."""
+        if not self.array_array and not self.bytes_bytes and isinstance(self.array_bytes, PartialDecoder):
+            return self.array_bytes
+        return None
+
+    def _specs(self, spec: ChunkSpec) -> list[ChunkSpec]:
+        specs = [spec]
+        for codec in self.array_array:
+            specs.append(codec.encoded(specs[-1]))
+        return specs
+
+    def _sizes(self, spec: ChunkSpec) -> list[ByteSize]:
+        sizes = [self.array_bytes.encoded(spec)]
+        for codec in self.bytes_bytes:
+            sizes.append(codec.encoded(sizes[-1]))
+        return sizes
+
+    def encoded(self, spec: ChunkSpec) -> ByteSize:
+        """The bound on the bytes that a chunk of `spec` encodes to."""
+        return self._sizes(self._specs(spec)[-1])[-1]
+
+    def decode(self, data: Buffer, spec: ChunkSpec) -> NDArray[Any]:
+        """Decode one stored chunk to an array of exactly `spec`.
+
+        Raises
+        ------
+        CorruptDataError
+            The bytes do not decode to the shape and size that `spec` demands; the message names the codec.
+        UnsupportedFeatureError
+            The chunk uses a feature of its codec that is not read.
+        """
+        specs = self._specs(spec)
+        sizes = self._sizes(specs[-1])
+        for codec, size in zip(reversed(self.bytes_bytes), reversed(sizes[:-1]), strict=True):
+            data = codec.decode(data, size)
+        array = self.array_bytes.decode(data, specs[-1])
+        for step, inner in zip(reversed(self.array_array), reversed(specs[:-1]), strict=True):
+            array = step.decode(array, inner)
+        return array
+
+    def encode(self, array: NDArray[Any], spec: ChunkSpec) -> bytes:
+        """Encode an array of `spec` to the bytes to store."""
+        for step, inner in zip(self.array_array, self._specs(spec), strict=False):
+            array = step.encode(array, inner)
+        data: Buffer = self.array_bytes.encode(array, self._specs(spec)[-1])
+        for codec in self.bytes_bytes:
+            data = codec.encode(data)
+        return bytes(data)
+
+
+def filled(spec: ChunkSpec) -> NDArray[Any]:
+    """A chunk of `spec` that holds its fill value throughout."""
+    import numpy as np
+
+    return np.full(spec.shape, spec.fill_value, dtype=np.dtype(spec.dtype))
+
+
+def native(dtype: str) -> np.dtype[Any]:
+    """The numpy dtype of a data type name, in this machine's byte order."""
+    import numpy as np
+
+    if dtype not in ITEM_BYTES:
+        raise UnsupportedFeatureError(f"data type {dtype} is not one of pixels")
+    return np.dtype(dtype)

@@ -1,0 +1,334 @@
+"""The chunked array that Zarr and N5 share: a store, a rule from chunk index to key, and a codec chain."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from openreadout.arrays import ArrayLayout, ChunkIndex, Presence, chunk_region, grid_shape, nth_index, region_shape
+from openreadout.codecs import ITEM_BYTES, ChunkSpec, CodecChain, CodecLookup, CodecSpec
+from openreadout.errors import CorruptDataError, OpenReadoutError, UnsupportedFeatureError
+from openreadout.limits import MAX_CHUNK_BYTES, PRESENCE_SAMPLES
+from openreadout.stores import Store, StoredObject, join_key
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MAX_LISTED = 5_000_000
+"""Keys of one array that are listed to count its chunks; beyond that, presence is sampled."""
+INDEX_CACHE = 64
+"""Shard indexes kept for one array."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkKeys:
+    """From chunk index to key and back; Zarr v3 core specification, section "Chunk key encoding".
+
+    `style` is `default` (`c/0/1`) or `v2` (`0.1`; N5 is `v2` with `/`, its axes fastest first).
+    """
+
+    style: str
+    separator: str
+    ndim: int
+
+    def key(self, index: ChunkIndex) -> str:
+        """The key below the array's own."""
+        text = self.separator.join(map(str, index))
+        if self.style == "default":
+            return f"c{self.separator}{text}" if index else "c"
+        return text or "0"
+
+    def index(self, key: str) -> ChunkIndex | None:
+        """The index that a key stands for, or None when it is no chunk's key."""
+        text = key
+        if self.style == "default":
+            if self.ndim == 0:
+                return () if key == "c" else None
+            if not key.startswith(f"c{self.separator}"):
+                return None
+            text = key[2:]
+        elif self.ndim == 0:
+            return () if key == "0" else None
+        parts = text.split(self.separator)
+        if len(parts) != self.ndim or not all(p.isascii() and p.isdigit() and (p == "0" or p[0] != "0") for p in parts):
+            return None
+        return tuple(map(int, parts))
+
+
+class EncodedArray:
+    """A chunked array stored as encoded chunks under keys.
+
+    Parameters
+    ----------
+    store : Store
+    path : str
+        Key of the array; `""` is the root.
+    shape, stored_chunk : tuple of int
+        Lengths of the array and of the stored chunk (the shard, for a sharded array), in the order of the metadata.
+    dtype : str
+        numpy name, or the file's own word for a type that is not read.
+    fill_value : object
+        What absent chunks hold.
+    keys : ChunkKeys
+    codecs : tuple of CodecSpec
+    lookup : CodecLookup
+        Used when the first chunk is read; an unknown codec raises `UnsupportedFeatureError` only then.
+    documents : tuple of str
+        Names of the metadata documents beside the chunks, which are no strays.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        path: str,
+        shape: tuple[int, ...],
+        stored_chunk: tuple[int, ...],
+        dtype: str,
+        fill_value: Any,
+        keys: ChunkKeys,
+        codecs: tuple[CodecSpec, ...],
+        lookup: CodecLookup,
+        documents: tuple[str, ...] = (),
+    ) -> None:
+        self.store = store
+        self.path = path
+        self.shape = shape
+        self.stored_chunk = stored_chunk
+        self.dtype = dtype
+        self.fill_value = fill_value
+        self.keys = keys
+        self.codecs = codecs
+        self.documents = documents
+        self._lookup = lookup
+        self._chain: CodecChain | None = None
+        self._indexes: OrderedDict[str, Any] = OrderedDict()
+        self._lock = threading.Lock()
+        shard = _inner_shape(codecs, len(shape))
+        fits = shard is not None and all(c and s % c == 0 for c, s in zip(shard, stored_chunk, strict=True))
+        self.chunk_shape = shard if fits and shard is not None else stored_chunk
+        self.layout = ArrayLayout(self.chunk_shape, stored_chunk if fits else None, codecs)
+
+    # -- keys -------------------------------------------------------------------------------------------------------
+
+    def stored_index(self, index: ChunkIndex) -> ChunkIndex:
+        """The stored chunk (shard) that holds the chunk `index`."""
+        return tuple(i * c // s for i, c, s in zip(index, self.chunk_shape, self.stored_chunk, strict=True))
+
+    def key(self, stored: ChunkIndex) -> str:
+        """Key of a stored chunk (shard) in the store."""
+        return join_key(self.path, self.keys.key(stored))
+
+    def locate(self, index: ChunkIndex) -> str:
+        return self.key(self.stored_index(index))
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    @property
+    def chain(self) -> CodecChain:
+        """The codec chain, built on first use."""
+        if self._chain is None:
+            self._chain = CodecChain.build(self.codecs, self._lookup)
+        return self._chain
+
+    @property
+    def spec(self) -> ChunkSpec:
+        """What a stored chunk decodes to."""
+        if self.dtype not in ITEM_BYTES:
+            raise UnsupportedFeatureError(
+                f"{self.path or '/'}: data type {self.dtype} is not read",
+                hint="only numbers and booleans can be pixels; leave this array out with --image",
+            )
+        spec = ChunkSpec(self.stored_chunk, self.dtype, self.fill_value)
+        if spec.byte_count > MAX_CHUNK_BYTES:
+            raise CorruptDataError(
+                f"{self.path or '/'}: one chunk would take {spec.byte_count} bytes, more than the {MAX_CHUNK_BYTES} that are accepted"
+            )
+        return spec
+
+    @property
+    def _partial(self) -> bool:
+        return self.layout.shard is not None and self.chain.partial is not None
+
+    def read_encoded(self, stored: ChunkIndex) -> bytes | None:
+        """The bytes of a stored chunk as they are, or None when it is absent."""
+        return self.store.get(self.key(stored))
+
+    def is_stored(self, index: ChunkIndex) -> bool:
+        stored = self.stored_index(index)
+        if not self._partial:
+            return self.store.size(self.key(stored)) is not None
+        loaded = self._shard(stored)
+        partial = self.chain.partial
+        return loaded is not None and partial is not None and partial.is_stored(loaded[1], self._position(index))
+
+    def read_chunk(self, index: ChunkIndex) -> NDArray[Any]:
+        """The chunk, clipped to the array.
+
+        Raises
+        ------
+        CorruptDataError
+            The stored bytes do not decode to the chunk; the message names codec and key.
+        StorageError
+            The system refuses to read the key.
+        UnsupportedFeatureError
+            The data type or a codec is not read.
+        """
+        key = self.locate(index)
+        try:
+            chunk = self._decode(index, key)
+        except OpenReadoutError as error:
+            error.where = error.where or key
+            error.path = error.path or self.store.path
+            raise
+        except MemoryError as error:
+            raise CorruptDataError("there is not enough memory for the size that the data declares", where=key) from error
+        wanted = region_shape(chunk_region(index, self.shape, self.chunk_shape))
+        if chunk is None:
+            return self._absent(wanted)
+        return chunk if chunk.shape == wanted else chunk[tuple(slice(0, n) for n in wanted)]
+
+    def _absent(self, shape: tuple[int, ...]) -> NDArray[Any]:
+        import numpy as np
+
+        return np.broadcast_to(np.asarray(self.fill_value, dtype=np.dtype(self.dtype)), shape)
+
+    def _decode(self, index: ChunkIndex, key: str) -> NDArray[Any] | None:
+        spec = self.spec
+        if self._partial:
+            loaded = self._shard(self.stored_index(index))
+            partial = self.chain.partial
+            if loaded is None or partial is None:
+                return None
+            return partial.decode_part(loaded[0], loaded[1], self._position(index), spec)
+        data = self.store.get(key)
+        if data is None:
+            return None
+        chunk = self.chain.decode(data, spec)
+        if self.chunk_shape == self.stored_chunk:
+            return chunk
+        within = tuple(slice(i * c, (i + 1) * c) for i, c in zip(self._position(index), self.chunk_shape, strict=True))
+        return chunk[within]
+
+    def _position(self, index: ChunkIndex) -> ChunkIndex:
+        """Grid position of a chunk inside its shard."""
+        return tuple(i % (s // c) for i, c, s in zip(index, self.chunk_shape, self.stored_chunk, strict=True))
+
+    def _shard(self, stored: ChunkIndex) -> tuple[StoredObject, Any] | None:
+        """A shard and its index, from the cache where it is known; None when the shard is absent."""
+        key = self.key(stored)
+        with self._lock:
+            if key in self._indexes:
+                self._indexes.move_to_end(key)
+                return self._indexes[key]  # type: ignore[no-any-return]
+        size = self.store.size(key)
+        loaded = None
+        partial = self.chain.partial
+        if size is not None and partial is not None:
+            shard = StoredObject(self.store, key, size)
+            loaded = (shard, partial.load_index(shard, self.spec))
+        with self._lock:
+            self._indexes[key] = loaded
+            while len(self._indexes) > INDEX_CACHE:
+                self._indexes.popitem(last=False)
+        return loaded
+
+    # -- presence ---------------------------------------------------------------------------------------------------
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Stored chunks (shards) along each axis."""
+        return grid_shape(self.shape, self.stored_chunk)
+
+    def presence(self) -> Presence:
+        total = math.prod(self.grid)
+        stored, strays, complete = self._listed()
+        if not complete:
+            return self._sampled(total)
+        first = min(stored, default=None)
+        last = max(stored, default=None)
+        return Presence(total, len(stored), self._edge(first, 0), self._edge(last, -1), True, tuple(sorted(strays)))
+
+    def _listed(self) -> tuple[list[ChunkIndex], list[str], bool]:
+        """Indices of the stored chunks inside the grid, keys that are no chunk's, and whether all keys were seen."""
+        grid, base = self.grid, f"{self.path}/" if self.path else ""
+        found: list[ChunkIndex] = []
+        strays: list[str] = []
+        for n, (key, _) in enumerate(self.store.walk(self.path)):
+            if n >= MAX_LISTED:
+                return found, strays, False
+            name = key.removeprefix(base)
+            index = self.keys.index(name)
+            if index is not None and all(i < g for i, g in zip(index, grid, strict=True)):
+                found.append(index)
+            elif name not in self.documents:
+                strays.append(key)
+        return found, strays, True
+
+    def _sampled(self, total: int) -> Presence:
+        """Estimate presence from evenly spaced chunks."""
+        step = max(1, total // PRESENCE_SAMPLES)
+        tried = [nth_index(n, self.grid) for n in range(0, total, step)]
+        there = [index for index in tried if self.store.size(self.key(index)) is not None]
+        first, last = (there[0], there[-1]) if there else (None, None)
+        return Presence(total, len(there) * total // max(1, len(tried)), self._edge(first, 0), self._edge(last, -1), False)
+
+    def _edge(self, stored: ChunkIndex | None, which: int) -> ChunkIndex | None:
+        """The first (0) or last (-1) chunk inside a stored chunk, in units of `chunk_shape`."""
+        if stored is None or self.layout.shard is None:
+            return stored
+        try:
+            parts = self._parts(stored)
+        except OpenReadoutError:
+            parts = []  # reading any of its chunks raises the error again, for the caller to report
+        return parts[which] if parts else self._inside(stored, (0,) * len(stored))
+
+    def _inside(self, stored: ChunkIndex, position: ChunkIndex) -> ChunkIndex:
+        return tuple(
+            i * (s // c) + p for i, s, c, p in zip(stored, self.stored_chunk, self.chunk_shape, position, strict=True)
+        )
+
+    def _parts(self, stored: ChunkIndex) -> list[ChunkIndex]:
+        """The stored chunks inside a shard that lie inside the array, in C order."""
+        if not self._partial:
+            positions: Iterator[ChunkIndex] | list[ChunkIndex] = [
+                nth_index(n, grid_shape(self.stored_chunk, self.chunk_shape))
+                for n in range(math.prod(grid_shape(self.stored_chunk, self.chunk_shape)))
+            ]
+        else:
+            loaded, partial = self._shard(stored), self.chain.partial
+            if loaded is None or partial is None:
+                return []
+            positions = partial.stored_parts(loaded[1], self.spec)
+        limit = grid_shape(self.shape, self.chunk_shape)
+        inside = (self._inside(stored, position) for position in positions)
+        return [index for index in inside if all(i < g for i, g in zip(index, limit, strict=True))]
+
+    def stored_indices(self) -> Iterator[ChunkIndex]:
+        found, _, complete = self._listed()
+        stored: Iterator[ChunkIndex] = iter(sorted(found))
+        if not complete:
+            everything = (nth_index(n, self.grid) for n in range(math.prod(self.grid)))
+            stored = (index for index in everything if self.store.size(self.key(index)) is not None)
+        if self.layout.shard is None:
+            yield from stored
+            return
+        for index in stored:
+            try:
+                yield from self._parts(index)
+            except OpenReadoutError:
+                yield self._inside(index, (0,) * len(index))
+
+
+def _inner_shape(codecs: tuple[CodecSpec, ...], ndim: int) -> tuple[int, ...] | None:
+    """The chunk shape inside a shard, when sharding is the whole chain."""
+    if len(codecs) != 1 or codecs[0].name != "sharding_indexed":
+        return None
+    shape = codecs[0].configuration.get("chunk_shape")
+    if not isinstance(shape, list | tuple) or len(shape) != ndim or not all(isinstance(n, int) and n > 0 for n in shape):
+        return None
+    return tuple(shape)

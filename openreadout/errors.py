@@ -1,0 +1,101 @@
+"""The exceptions of openreadout, each with the code, exit code and hint that the command line shows."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class OpenReadoutError(Exception):
+    """Anything that went wrong and is not covered by a narrower class (exit code 1).
+
+    Parameters
+    ----------
+    message : str
+        One sentence on what is wrong, without class names.
+    hint : str, optional
+        One sentence on what to do; the class has a default.
+    path : str, optional
+        The input or output file concerned.
+    where : str, optional
+        The key, IFD or byte offset inside `path`.
+    format_id : str, optional
+        The format whose rules are concerned.
+    """
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+    default_hint: ClassVar[str] = "run the command again with --debug for details"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        path: str | None = None,
+        where: str | None = None,
+        format_id: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint or self.default_hint
+        self.path = path
+        self.where = where
+        self.format_id = format_id
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}" if self.where else self.message
+
+
+class VerificationError(OpenReadoutError):
+    """What was written does not read back as what was meant (exit code 1)."""
+
+    default_hint = "the target was left as it was; check the disk and run the export again"
+
+
+class UsageError(OpenReadoutError, ValueError):
+    """A request that cannot be met, whatever the input holds (exit code 2)."""
+
+    code = "usage"
+    exit_code = 2
+    default_hint = "openreadout COMMAND --help shows the options with examples"
+
+
+class UnknownFormatError(OpenReadoutError, ValueError):
+    """No reader recognises the input (exit code 3)."""
+
+    code = "unknown_format"
+    exit_code = 3
+    default_hint = "openreadout formats lists what can be read"
+
+
+class CorruptDataError(OpenReadoutError, ValueError):
+    """The input breaks the rules of its own format: cut, damaged, empty (exit code 4)."""
+
+    code = "corrupt_file"
+    exit_code = 4
+    default_hint = "compare with the original or copy the data again; openreadout check lists all damage"
+
+
+class StorageError(OpenReadoutError, OSError):
+    """The operating system refused to read or write (exit code 5)."""
+
+    code = "io"
+    exit_code = 5
+    default_hint = "check that the path exists, that it may be read or written, and that the disk has room"
+
+    def __str__(self) -> str:  # OSError has a __str__ of its own, which knows nothing of `where`
+        return OpenReadoutError.__str__(self)
+
+
+class UnsupportedFeatureError(OpenReadoutError, NotImplementedError):
+    """A known format that uses something this program does not read (exit code 6)."""
+
+    code = "unsupported_feature"
+    exit_code = 6
+    default_hint = "openreadout formats lists formats and codecs with their known gaps"
+
+
+def storage_error(error: OSError, path: str, *, where: str | None = None) -> StorageError:
+    """Wrap an operating system error, with the path and a plain word for the reason."""
+    reason = (error.strerror or str(error) or type(error).__name__).lower()
+    return StorageError(f"{path}: {reason}", path=path, where=where)

@@ -1,0 +1,49 @@
+"""The largest sizes and counts that are accepted from a file, each with its reason."""
+
+from __future__ import annotations
+
+KIB = 1 << 10
+MIB = 1 << 20
+GIB = 1 << 30
+
+HEAD_BYTES = 64 * KIB
+"""What detection reads of a file."""
+
+MAX_ROOT_NAMES = 4096
+"""Names of a folder that detection looks at."""
+
+MAX_CHUNK_BYTES = 2 * GIB
+"""A decoded chunk. Blosc and N5 cannot hold more than 2 GiB, and no sensible writer comes near."""
+
+MAX_ENCODED_BYTES = MAX_CHUNK_BYTES + 64 * MIB
+"""A stored chunk; incompressible data grows a little when encoded."""
+
+MAX_JSON_BYTES = 256 * MIB
+"""A metadata document; consolidated metadata of large plates reaches tens of MiB."""
+
+MAX_JSON_DEPTH = 200
+"""Nesting of a metadata document, well below what the parser itself can take."""
+
+MAX_XML_BYTES = 512 * MIB
+"""An OME-XML document; one Plane element for each of a million planes comes to about 200 MiB."""
+
+MAX_DIMENSIONS = 32
+"""Axes of an array; NGFF allows five, n5 and numpy stay well below."""
+
+MAX_LEVELS = 64
+"""Levels of one pyramid; halving a 64-bit axis takes no more."""
+
+MAX_AXIS = 1 << 62
+"""Length of one axis: below the signed 64-bit range, so that sums of two do not overflow anywhere."""
+
+MAX_IMAGES = 1_000_000
+"""Images of one data set."""
+
+MAX_CHANNELS = 1 << 16
+"""Channels that are described one by one."""
+
+MAX_ZIP_ENTRIES = 20_000_000
+"""Members of an archive; their directory is held in memory."""
+
+PRESENCE_SAMPLES = 100_000
+"""Chunks of one array whose presence `check` looks up one by one; beyond that it samples evenly."""

@@ -1,0 +1,89 @@
+"""What the operations return; `serialize` turns it into JSON and the command line into text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from openreadout.model import Dataset, Finding
+
+
+@dataclass(frozen=True, slots=True)
+class InfoResult:
+    """What `info` found: the opened data set and its size on disk in bytes."""
+
+    dataset: Dataset
+    size_bytes: int
+    view: str = "summary"
+    max_images: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneDigest:
+    """One plane and the digest of its samples (little-endian, rows of x, samples interleaved)."""
+
+    image: int
+    level: int
+    c: int
+    z: int
+    t: int
+    width: int
+    height: int
+    pixel_type: str
+    samples_per_pixel: int
+    algorithm: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """The result of `check`; `planes` is None unless planes were asked for."""
+
+    path: str
+    format_id: str
+    findings: tuple[Finding, ...]
+    checks: tuple[str, ...] = ()
+    planes: tuple[PlaneDigest, ...] | None = None
+    chunks_seen: int = 0
+    chunks_absent: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """No finding is an error."""
+        return all(finding.severity != "error" for finding in self.findings)
+
+
+@dataclass(frozen=True, slots=True)
+class CompareReport:
+    """The result of `check --against`."""
+
+    path: str
+    other: str
+    differences: tuple[str, ...]
+    planes_compared: int = 0
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExportReport:
+    """The result of `export`."""
+
+    input: str
+    output: str
+    format: str
+    images_written: int
+    planes_written: int
+    levels_written: int
+    chunks_copied: int
+    chunks_encoded: int
+    files_written: int
+    bytes_written: int
+    verified: bool
+    seconds: float
+    source_bytes: int = 0
+    changes: tuple[str, ...] = ()
+    filled_planes: tuple[str, ...] = ()
+    not_carried: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    images: tuple[str, ...] = field(default_factory=tuple)
