@@ -103,7 +103,9 @@ def grid_shape(shape: Sequence[int], chunk_shape: Sequence[int]) -> tuple[int, .
 
 def chunk_region(index: Sequence[int], shape: Sequence[int], chunk_shape: Sequence[int]) -> Region:
     """The part of the array that a chunk covers, clipped to the array."""
-    return tuple((i * c, min((i + 1) * c, n)) for i, n, c in zip(index, shape, chunk_shape, strict=True))
+    return tuple(
+        (i * c, min((i + 1) * c, n)) for i, n, c in zip(index, shape, chunk_shape, strict=True)
+    )
 
 
 def region_shape(region: Region) -> tuple[int, ...]:
@@ -113,7 +115,10 @@ def region_shape(region: Region) -> tuple[int, ...]:
 
 def chunks_in(region: Region, chunk_shape: Sequence[int]) -> Iterator[ChunkIndex]:
     """Indices of the chunks that a region touches, in C order."""
-    ranges = [range(start // c, -(-stop // c)) for (start, stop), c in zip(region, chunk_shape, strict=True)]
+    ranges = [
+        range(start // c, -(-stop // c))
+        for (start, stop), c in zip(region, chunk_shape, strict=True)
+    ]
     return itertools.product(*ranges) if all(stop > start for start, stop in region) else iter(())
 
 
@@ -129,7 +134,9 @@ def nth_index(n: int, grid: Sequence[int]) -> ChunkIndex:
 OnError = Callable[[ChunkIndex, "OpenReadoutError"], None]
 
 
-def read_region(array: ChunkedArray, region: Region, on_error: OnError | None = None) -> NDArray[Any]:
+def read_region(
+    array: ChunkedArray, region: Region, on_error: OnError | None = None
+) -> NDArray[Any]:
     """Read a region chunk by chunk, in this thread.
 
     Parameters
@@ -152,7 +159,11 @@ def read_region(array: ChunkedArray, region: Region, on_error: OnError | None = 
     from openreadout.errors import OpenReadoutError
 
     indices = list(chunks_in(region, array.chunk_shape))
-    if len(indices) == 1 and chunk_region(indices[0], array.shape, array.chunk_shape) == region and on_error is None:
+    if (
+        len(indices) == 1
+        and chunk_region(indices[0], array.shape, array.chunk_shape) == region
+        and on_error is None
+    ):
         return array.read_chunk(indices[0])
     out = np.zeros(region_shape(region), dtype=native(array.dtype))
     for index in indices:
@@ -169,8 +180,12 @@ def place_chunk(out: NDArray[Any], region: Region, array: ChunkedArray, index: C
     """Read one chunk and put the part of it that lies in `region` into `out`, which covers that region."""
     covers = chunk_region(index, array.shape, array.chunk_shape)
     overlap = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(region, covers, strict=True)]
-    target = tuple(slice(lo - start, hi - start) for (lo, hi), (start, _) in zip(overlap, region, strict=True))
-    source = tuple(slice(lo - start, hi - start) for (lo, hi), (start, _) in zip(overlap, covers, strict=True))
+    target = tuple(
+        slice(lo - start, hi - start) for (lo, hi), (start, _) in zip(overlap, region, strict=True)
+    )
+    source = tuple(
+        slice(lo - start, hi - start) for (lo, hi), (start, _) in zip(overlap, covers, strict=True)
+    )
     out[target] = array.read_chunk(index)[source]
 
 
@@ -250,7 +265,9 @@ class AxisView:
         inner = self.array.presence()
         if inner.first is None or inner.last is None:
             return inner
-        return replace(inner, first=self._view_index(inner.first), last=self._view_index(inner.last))
+        return replace(
+            inner, first=self._view_index(inner.first), last=self._view_index(inner.last)
+        )
 
     def stored_indices(self) -> Iterator[ChunkIndex]:
         found = (self._view_index(stored) for stored in self.array.stored_indices())
@@ -289,7 +306,9 @@ class Stack:
     @property
     def layout(self) -> ArrayLayout:
         inner = self._model.layout
-        return ArrayLayout((1, *inner.chunk), (1, *inner.shard) if inner.shard else None, inner.codecs)
+        return ArrayLayout(
+            (1, *inner.chunk), (1, *inner.shard) if inner.shard else None, inner.codecs
+        )
 
     def is_stored(self, index: ChunkIndex) -> bool:
         part = self.parts[index[0]]

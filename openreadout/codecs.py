@@ -208,7 +208,11 @@ class CodecChain:
     @property
     def partial(self) -> PartialDecoder | None:
         """The codec that can decode parts of a stored chunk, when nothing stands around it."""
-        if not self.array_array and not self.bytes_bytes and isinstance(self.array_bytes, PartialDecoder):
+        if (
+            not self.array_array
+            and not self.bytes_bytes
+            and isinstance(self.array_bytes, PartialDecoder)
+        ):
             return self.array_bytes
         return None
 

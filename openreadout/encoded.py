@@ -9,7 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from openreadout.arrays import ArrayLayout, ChunkIndex, Presence, chunk_region, grid_shape, nth_index, region_shape
+from openreadout.arrays import (
+    ArrayLayout,
+    ChunkIndex,
+    Presence,
+    chunk_region,
+    grid_shape,
+    nth_index,
+    region_shape,
+)
 from openreadout.codecs import ITEM_BYTES, ChunkSpec, CodecChain, CodecLookup, CodecSpec
 from openreadout.errors import CorruptDataError, OpenReadoutError, UnsupportedFeatureError
 from openreadout.limits import MAX_CHUNK_BYTES, PRESENCE_SAMPLES
@@ -54,7 +62,9 @@ class ChunkKeys:
         elif self.ndim == 0:
             return () if key == "0" else None
         parts = text.split(self.separator)
-        if len(parts) != self.ndim or not all(p.isascii() and p.isdigit() and (p == "0" or p[0] != "0") for p in parts):
+        if len(parts) != self.ndim or not all(
+            p.isascii() and p.isdigit() and (p == "0" or p[0] != "0") for p in parts
+        ):
             return None
         return tuple(map(int, parts))
 
@@ -109,7 +119,9 @@ class EncodedArray:
         self._indexes: OrderedDict[str, Any] = OrderedDict()
         self._lock = threading.Lock()
         shard = _inner_shape(codecs, len(shape))
-        fits = shard is not None and all(c and s % c == 0 for c, s in zip(shard, stored_chunk, strict=True))
+        fits = shard is not None and all(
+            c and s % c == 0 for c, s in zip(shard, stored_chunk, strict=True)
+        )
         self.chunk_shape = shard if fits and shard is not None else stored_chunk
         self.layout = ArrayLayout(self.chunk_shape, stored_chunk if fits else None, codecs)
 
@@ -117,7 +129,9 @@ class EncodedArray:
 
     def stored_index(self, index: ChunkIndex) -> ChunkIndex:
         """The stored chunk (shard) that holds the chunk `index`."""
-        return tuple(i * c // s for i, c, s in zip(index, self.chunk_shape, self.stored_chunk, strict=True))
+        return tuple(
+            i * c // s for i, c, s in zip(index, self.chunk_shape, self.stored_chunk, strict=True)
+        )
 
     def key(self, stored: ChunkIndex) -> str:
         """Key of a stored chunk (shard) in the store."""
@@ -164,7 +178,11 @@ class EncodedArray:
             return self.store.size(self.key(stored)) is not None
         loaded = self._shard(stored)
         partial = self.chain.partial
-        return loaded is not None and partial is not None and partial.is_stored(loaded[1], self._position(index))
+        return (
+            loaded is not None
+            and partial is not None
+            and partial.is_stored(loaded[1], self._position(index))
+        )
 
     def read_chunk(self, index: ChunkIndex) -> NDArray[Any]:
         """The chunk, clipped to the array.
@@ -186,7 +204,9 @@ class EncodedArray:
             error.path = error.path or self.store.path
             raise
         except MemoryError as error:
-            raise CorruptDataError("there is not enough memory for the size that the data declares", where=key) from error
+            raise CorruptDataError(
+                "there is not enough memory for the size that the data declares", where=key
+            ) from error
         wanted = region_shape(chunk_region(index, self.shape, self.chunk_shape))
         if chunk is None:
             return self._absent(wanted)
@@ -211,12 +231,17 @@ class EncodedArray:
         chunk = self.chain.decode(data, spec)
         if self.chunk_shape == self.stored_chunk:
             return chunk
-        within = tuple(slice(i * c, (i + 1) * c) for i, c in zip(self._position(index), self.chunk_shape, strict=True))
+        within = tuple(
+            slice(i * c, (i + 1) * c)
+            for i, c in zip(self._position(index), self.chunk_shape, strict=True)
+        )
         return chunk[within]
 
     def _position(self, index: ChunkIndex) -> ChunkIndex:
         """Grid position of a chunk inside its shard."""
-        return tuple(i % (s // c) for i, c, s in zip(index, self.chunk_shape, self.stored_chunk, strict=True))
+        return tuple(
+            i % (s // c) for i, c, s in zip(index, self.chunk_shape, self.stored_chunk, strict=True)
+        )
 
     def _shard(self, stored: ChunkIndex) -> tuple[StoredObject, Any] | None:
         """A shard and its index, from the cache where it is known; None when the shard is absent."""
@@ -251,7 +276,14 @@ class EncodedArray:
             return self._sampled(total)
         first = min(stored, default=None)
         last = max(stored, default=None)
-        return Presence(total, len(stored), self._edge(first, 0), self._edge(last, -1), True, tuple(sorted(strays)))
+        return Presence(
+            total,
+            len(stored),
+            self._edge(first, 0),
+            self._edge(last, -1),
+            True,
+            tuple(sorted(strays)),
+        )
 
     def _listed(self) -> tuple[list[ChunkIndex], list[str], bool]:
         """Indices of the stored chunks inside the grid, keys that are no chunk's, and whether all keys were seen."""
@@ -275,7 +307,13 @@ class EncodedArray:
         tried = [nth_index(n, self.grid) for n in range(0, total, step)]
         there = [index for index in tried if self.store.size(self.key(index)) is not None]
         first, last = (there[0], there[-1]) if there else (None, None)
-        return Presence(total, len(there) * total // max(1, len(tried)), self._edge(first, 0), self._edge(last, -1), False)
+        return Presence(
+            total,
+            len(there) * total // max(1, len(tried)),
+            self._edge(first, 0),
+            self._edge(last, -1),
+            False,
+        )
 
     def _edge(self, stored: ChunkIndex | None, which: int) -> ChunkIndex | None:
         """The first (0) or last (-1) chunk inside a stored chunk, in units of `chunk_shape`."""
@@ -289,7 +327,10 @@ class EncodedArray:
 
     def _inside(self, stored: ChunkIndex, position: ChunkIndex) -> ChunkIndex:
         return tuple(
-            i * (s // c) + p for i, s, c, p in zip(stored, self.stored_chunk, self.chunk_shape, position, strict=True)
+            i * (s // c) + p
+            for i, s, c, p in zip(
+                stored, self.stored_chunk, self.chunk_shape, position, strict=True
+            )
         )
 
     def _parts(self, stored: ChunkIndex) -> list[ChunkIndex]:
@@ -329,6 +370,10 @@ def _inner_shape(codecs: tuple[CodecSpec, ...], ndim: int) -> tuple[int, ...] | 
     if len(codecs) != 1 or codecs[0].name != "sharding_indexed":
         return None
     shape = codecs[0].configuration.get("chunk_shape")
-    if not isinstance(shape, list | tuple) or len(shape) != ndim or not all(isinstance(n, int) and n > 0 for n in shape):
+    if (
+        not isinstance(shape, list | tuple)
+        or len(shape) != ndim
+        or not all(isinstance(n, int) and n > 0 for n in shape)
+    ):
         return None
     return tuple(shape)

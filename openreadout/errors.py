@@ -73,7 +73,9 @@ class CorruptDataError(OpenReadoutError, ValueError):
 
     code = "corrupt_file"
     exit_code = 4
-    default_hint = "compare with the original or copy the data again; openreadout check lists all damage"
+    default_hint = (
+        "compare with the original or copy the data again; openreadout check lists all damage"
+    )
 
 
 class StorageError(OpenReadoutError, OSError):
@@ -81,7 +83,9 @@ class StorageError(OpenReadoutError, OSError):
 
     code = "io"
     exit_code = 5
-    default_hint = "check that the path exists, that it may be read or written, and that the disk has room"
+    default_hint = (
+        "check that the path exists, that it may be read or written, and that the disk has room"
+    )
 
     def __str__(self) -> str:  # OSError has a __str__ of its own, which knows nothing of `where`
         return OpenReadoutError.__str__(self)

@@ -191,7 +191,11 @@ class Image:
             value, unit = self._scale(axis)
             factor = length_um(unit)
             known = value is not None and factor is not None and math.isfinite(value) and value > 0
-            sizes[axis] = _tidy(value * factor) if known and value is not None and factor is not None else None
+            sizes[axis] = (
+                _tidy(value * factor)
+                if known and value is not None and factor is not None
+                else None
+            )
         return sizes if any(value is not None for value in sizes.values()) else None
 
     @property

@@ -68,7 +68,9 @@ def entry_points(group: str) -> list[EntryPoint]:
         found: dict[str, dict[str, EntryPoint]] = {name: {} for name in GROUPS}
         for folder in dict.fromkeys(os.path.realpath(p) if p else os.getcwd() for p in sys.path):
             _scan(folder, found)
-        _CACHE["entries"] = {name: [entries[key] for key in sorted(entries)] for name, entries in found.items()}
+        _CACHE["entries"] = {
+            name: [entries[key] for key in sorted(entries)] for name, entries in found.items()
+        }
     return _CACHE["entries"][group]  # type: ignore[no-any-return]
 
 
@@ -88,7 +90,9 @@ def _scan(folder: str, found: dict[str, dict[str, EntryPoint]]) -> None:
                 _parse_entry_points(text, name.rpartition(".")[0].partition("-")[0], found)
 
 
-def _parse_entry_points(text: str, distribution: str, found: dict[str, dict[str, EntryPoint]]) -> None:
+def _parse_entry_points(
+    text: str, distribution: str, found: dict[str, dict[str, EntryPoint]]
+) -> None:
     group = ""
     for line in text.splitlines():
         stripped = line.strip()
@@ -96,7 +100,9 @@ def _parse_entry_points(text: str, distribution: str, found: dict[str, dict[str,
             group = stripped[1:-1].strip()
         elif "=" in stripped and not stripped.startswith(("#", ";")) and group in found:
             name, _, value = stripped.partition("=")
-            found[group].setdefault(name.strip(), EntryPoint(name.strip(), value.strip(), distribution))
+            found[group].setdefault(
+                name.strip(), EntryPoint(name.strip(), value.strip(), distribution)
+            )
 
 
 def _plugins(group: str) -> tuple[list[Any], list[BrokenPlugin]]:
@@ -138,7 +144,9 @@ def find_writer(format_id: str) -> Writer:
     for writer in writers():
         if writer.descriptor.id == format_id:
             return writer
-    raise UnsupportedFeatureError(f"there is no writer for {format_id}", hint="openreadout formats lists the writers")
+    raise UnsupportedFeatureError(
+        f"there is no writer for {format_id}", hint="openreadout formats lists the writers"
+    )
 
 
 def find_codec(name: str) -> CodecFactory:
@@ -156,12 +164,15 @@ def find_codec(name: str) -> CodecFactory:
             entry = next((e for e in entry_points(CODECS) if e.name == "numcodecs.*"), None)
         if entry is None:
             raise UnsupportedFeatureError(
-                f"codec {name} is not supported", hint="openreadout formats lists the codecs; a plugin can add one"
+                f"codec {name} is not supported",
+                hint="openreadout formats lists the codecs; a plugin can add one",
             )
         try:
             known[name] = entry.load()
         except Exception as error:
-            raise UnsupportedFeatureError(f"codec {name} cannot be loaded ({type(error).__name__}: {error})") from error
+            raise UnsupportedFeatureError(
+                f"codec {name} cannot be loaded ({type(error).__name__}: {error})"
+            ) from error
     return known[name]
 
 
@@ -204,7 +215,11 @@ def make_source(path: str) -> Source:
     except OSError as error:
         raise storage_error(error, path) from error
     if not head:
-        raise CorruptDataError(f"{path}: the file is empty (0 bytes)", path=path, hint="the copy or the writing of it failed")
+        raise CorruptDataError(
+            f"{path}: the file is empty (0 bytes)",
+            path=path,
+            hint="the copy or the writing of it failed",
+        )
     return Source(path, False, status.st_size, head)
 
 
@@ -229,7 +244,11 @@ class Detected(NamedTuple):
 
 def detect_all(source: Source) -> list[Detected]:
     """Every reader that recognises the source, the surest first."""
-    found = [Detected(reader, said) for reader in readers() if (said := reader.detect(source)) is not None]
+    found = [
+        Detected(reader, said)
+        for reader in readers()
+        if (said := reader.detect(source)) is not None
+    ]
     return sorted(found, key=lambda d: (-d.detection.confidence, -d.reader.descriptor.priority))
 
 
@@ -275,12 +294,37 @@ def open_dataset(path: str, *, axes: str | None = None) -> Dataset:
 
 _FOREIGN: tuple[tuple[bytes, int, str, str], ...] = (
     (b"ZISRAWFILE", 0, "Zeiss CZI", "bioformats2raw or czi2zarr converts it"),
-    (b"\xda\xce\xbe\x0a", 0, "Nikon ND2", "bioformats2raw converts it, and the Python package nd2 reads it"),
-    (b"\x0a\xbe\xce\xda", 0, "Nikon ND2", "bioformats2raw converts it, and the Python package nd2 reads it"),
+    (
+        b"\xda\xce\xbe\x0a",
+        0,
+        "Nikon ND2",
+        "bioformats2raw converts it, and the Python package nd2 reads it",
+    ),
+    (
+        b"\x0a\xbe\xce\xda",
+        0,
+        "Nikon ND2",
+        "bioformats2raw converts it, and the Python package nd2 reads it",
+    ),
     (b"jP  \r\n\x87\n", 4, "JPEG 2000 (old ND2 files too)", "bioformats2raw converts it"),
-    (b"\x89HDF\r\n\x1a\n", 0, "HDF5 (Imaris .ims and BigDataViewer .h5 are of this kind)", "bioformats2raw converts .ims and .h5"),
-    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", 0, "an OLE container (Olympus OIB, Zeiss ZVI, old Office)", "bioformats2raw converts .oib and .zvi"),
-    (b"\x89PNG\r\n\x1a\n", 0, "PNG", "tifffile's or ImageJ's OME-TIFF export brings it into a microscopy format"),
+    (
+        b"\x89HDF\r\n\x1a\n",
+        0,
+        "HDF5 (Imaris .ims and BigDataViewer .h5 are of this kind)",
+        "bioformats2raw converts .ims and .h5",
+    ),
+    (
+        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+        0,
+        "an OLE container (Olympus OIB, Zeiss ZVI, old Office)",
+        "bioformats2raw converts .oib and .zvi",
+    ),
+    (
+        b"\x89PNG\r\n\x1a\n",
+        0,
+        "PNG",
+        "tifffile's or ImageJ's OME-TIFF export brings it into a microscopy format",
+    ),
     (b"\xff\xd8\xff", 0, "JPEG", "ImageJ's OME-TIFF export brings it into a microscopy format"),
     (b"DICM", 128, "DICOM", "bioformats2raw or wsidicomizer converts it"),
     (b"NRRD000", 0, "NRRD", "bioformats2raw converts it"),
@@ -292,7 +336,12 @@ _FOREIGN: tuple[tuple[bytes, int, str, str], ...] = (
     (b"\x28\xb5\x2f\xfd", 0, "zstd", "unpack it first"),
     (b"7z\xbc\xaf\x27\x1c", 0, "7-Zip", "unpack it first"),
     (b"Rar!", 0, "RAR", "unpack it first"),
-    (b"PK\x03\x04", 0, "a zip archive without Zarr metadata", "unpack it, and look for images inside"),
+    (
+        b"PK\x03\x04",
+        0,
+        "a zip archive without Zarr metadata",
+        "unpack it, and look for images inside",
+    ),
     (b"PK\x05\x06", 0, "an empty zip archive", "zip the data again"),
     (b"GIF8", 0, "GIF", "ImageJ's OME-TIFF export brings it into a microscopy format"),
     (b"BM", 0, "BMP", "ImageJ's OME-TIFF export brings it into a microscopy format"),
@@ -323,11 +372,15 @@ def _unknown(source: Source) -> UnknownFormatError:
             return _foreign(source, name, hint)
     text = b"\0" not in head and _is_text(head)
     hint = f"{'it reads as plain text; ' if text else ''}openreadout formats lists what can be read"
-    return UnknownFormatError(f"{source.path}: no reader recognises this file", path=source.path, hint=hint)
+    return UnknownFormatError(
+        f"{source.path}: no reader recognises this file", path=source.path, hint=hint
+    )
 
 
 def _foreign(source: Source, name: str, hint: str) -> UnknownFormatError:
-    return UnknownFormatError(f"{source.path}: this is {name}, which no reader here opens", path=source.path, hint=hint)
+    return UnknownFormatError(
+        f"{source.path}: this is {name}, which no reader here opens", path=source.path, hint=hint
+    )
 
 
 def _is_text(head: bytes) -> bool:

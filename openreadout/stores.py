@@ -13,7 +13,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from openreadout import system
-from openreadout.errors import CorruptDataError, StorageError, UnsupportedFeatureError, storage_error
+from openreadout.errors import (
+    CorruptDataError,
+    StorageError,
+    UnsupportedFeatureError,
+    storage_error,
+)
 from openreadout.limits import MAX_ENCODED_BYTES, MAX_JSON_BYTES, MAX_JSON_DEPTH, MAX_ZIP_ENTRIES
 
 if TYPE_CHECKING:
@@ -69,7 +74,8 @@ def join_key(*parts: str) -> str:
     for name in names:
         if name == ".." or "\0" in name or "\\" in name or (len(name) == 2 and name[1] == ":"):
             raise CorruptDataError(
-                f"the path {'/'.join(parts)!r} leads out of the data set", hint="the metadata may have been tampered with"
+                f"the path {'/'.join(parts)!r} leads out of the data set",
+                hint="the metadata may have been tampered with",
             )
     return "/".join(names)
 
@@ -114,7 +120,11 @@ class DirectoryStore:
         fd, size = opened
         try:
             if size > limit:
-                raise CorruptDataError(f"{size} bytes, more than the {limit} that are accepted", path=self.path, where=key)
+                raise CorruptDataError(
+                    f"{size} bytes, more than the {limit} that are accepted",
+                    path=self.path,
+                    where=key,
+                )
             return _read_exactly(fd, 0, size)
         except OSError as error:
             raise storage_error(error, self._file(key), where=key) from error
@@ -223,7 +233,13 @@ class ZipStore:
         try:
             with zipfile.ZipFile(self._file) as archive:
                 entries = archive.infolist()
-        except (zipfile.BadZipFile, zipfile.LargeZipFile, ValueError, EOFError, NotImplementedError) as error:
+        except (
+            zipfile.BadZipFile,
+            zipfile.LargeZipFile,
+            ValueError,
+            EOFError,
+            NotImplementedError,
+        ) as error:
             self._file.close()
             raise _zip_error(path, error) from error
         except OSError as error:
@@ -232,7 +248,9 @@ class ZipStore:
         # ZipFile closed nothing: the file object is ours. Reopen by descriptor so that reads need no shared position.
         self._fd = self._file.fileno()
         if len(entries) > MAX_ZIP_ENTRIES:
-            raise CorruptDataError(f"{path}: {len(entries)} members, more than are accepted", path=path)
+            raise CorruptDataError(
+                f"{path}: {len(entries)} members, more than are accepted", path=path
+            )
         base = f"{prefix}/" if prefix else ""
         self._members: dict[str, zipfile.ZipInfo] = {}
         for entry in entries:
@@ -249,7 +267,11 @@ class ZipStore:
         """Where a member's data starts, after its local header (whose name and extra field have lengths of their own)."""
         header = self._pread(entry.header_offset, 30, key)
         if len(header) < 30 or header[:4] != b"PK\x03\x04":
-            raise CorruptDataError("the archive's directory points to something else than a member", path=self.path, where=key)
+            raise CorruptDataError(
+                "the archive's directory points to something else than a member",
+                path=self.path,
+                where=key,
+            )
         names = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
         return entry.header_offset + 30 + names
 
@@ -265,7 +287,10 @@ class ZipStore:
             return None
         if entry.flag_bits & 0x41:
             raise UnsupportedFeatureError(
-                f"{self.path}: the archive is encrypted", path=self.path, where=key, hint="unpack it with its password first"
+                f"{self.path}: the archive is encrypted",
+                path=self.path,
+                where=key,
+                hint="unpack it with its password first",
             )
         if entry.compress_type not in (0, 8):
             raise UnsupportedFeatureError(
@@ -281,19 +306,31 @@ class ZipStore:
         if entry is None:
             return None
         if entry.file_size > limit:
-            raise CorruptDataError(f"{entry.file_size} bytes, more than the {limit} that are accepted", path=self.path, where=key)
+            raise CorruptDataError(
+                f"{entry.file_size} bytes, more than the {limit} that are accepted",
+                path=self.path,
+                where=key,
+            )
         if entry.compress_type == 0:
-            return self._whole(self._pread(self._data_offset(key, entry), entry.file_size, key), entry, key)
-        packed = self._pread(self._data_offset(key, entry), min(entry.compress_size, MAX_ENCODED_BYTES), key)
+            return self._whole(
+                self._pread(self._data_offset(key, entry), entry.file_size, key), entry, key
+            )
+        packed = self._pread(
+            self._data_offset(key, entry), min(entry.compress_size, MAX_ENCODED_BYTES), key
+        )
         return self._whole(_inflate(packed, entry.file_size, self.path, key), entry, key)
 
     def _whole(self, data: bytes, entry: zipfile.ZipInfo, key: str) -> bytes:
         import zlib
 
         if len(data) != entry.file_size:
-            raise CorruptDataError(f"{len(data)} of {entry.file_size} bytes are there", path=self.path, where=key)
+            raise CorruptDataError(
+                f"{len(data)} of {entry.file_size} bytes are there", path=self.path, where=key
+            )
         if zlib.crc32(data) != entry.CRC:
-            raise CorruptDataError("the archive's checksum does not match", path=self.path, where=key)
+            raise CorruptDataError(
+                "the archive's checksum does not match", path=self.path, where=key
+            )
         return data
 
     def get_range(self, key: str, offset: int, length: int) -> bytes | None:
@@ -332,7 +369,9 @@ class ZipStore:
 
     def walk(self, prefix: str) -> Iterator[tuple[str, int]]:
         base = f"{prefix}/" if prefix else ""
-        return ((key, entry.file_size) for key, entry in self._members.items() if key.startswith(base))
+        return (
+            (key, entry.file_size) for key, entry in self._members.items() if key.startswith(base)
+        )
 
     def close(self) -> None:
         self._file.close()
@@ -348,7 +387,9 @@ def _inflate(packed: bytes, size: int, path: str, key: str) -> bytes:
     except zlib.error as error:
         raise CorruptDataError(f"deflate: {error}", path=path, where=key) from error
     if len(data) != size or not machine.eof:
-        raise CorruptDataError(f"the member does not inflate to the {size} bytes it declares", path=path, where=key)
+        raise CorruptDataError(
+            f"the member does not inflate to the {size} bytes it declares", path=path, where=key
+        )
     return data
 
 
@@ -356,7 +397,9 @@ def _zip_error(path: str, error: Exception) -> Exception:
     text = str(error)
     if "multiple disks" in text or isinstance(error, NotImplementedError):
         return UnsupportedFeatureError(
-            f"{path}: a zip archive in several parts is not read", path=path, hint="join the parts into one archive first"
+            f"{path}: a zip archive in several parts is not read",
+            path=path,
+            hint="join the parts into one archive first",
         )
     return CorruptDataError(
         f"{path}: the zip archive is cut short or damaged ({text.lower()})",
@@ -377,9 +420,14 @@ class StoredObject:
         return self._size
 
     def read(self, offset: int, length: int) -> bytes:
-        data = self._store.get_range(self._key, offset, length) if 0 <= offset and length >= 0 else b""
+        data = (
+            self._store.get_range(self._key, offset, length) if 0 <= offset and length >= 0 else b""
+        )
         if data is None or len(data) != length:
-            raise CorruptDataError(f"bytes {offset} to {offset + length} are not all there: it has {self._size}", where=self._key)
+            raise CorruptDataError(
+                f"bytes {offset} to {offset + length} are not all there: it has {self._size}",
+                where=self._key,
+            )
         return data
 
 
@@ -394,7 +442,9 @@ class MemoryObject:
 
     def read(self, offset: int, length: int) -> bytes:
         if offset < 0 or length < 0 or offset + length > len(self._data):
-            raise CorruptDataError(f"bytes {offset} to {offset + length} are not all there: it has {len(self._data)}")
+            raise CorruptDataError(
+                f"bytes {offset} to {offset + length} are not all there: it has {len(self._data)}"
+            )
         return bytes(self._data[offset : offset + length])
 
 
@@ -430,7 +480,9 @@ def _depth_exceeds(document: Any, limit: int) -> bool:
     """Whether containers are nested deeper than `limit`, found level by level without recursion."""
     level = [document]
     for _ in range(limit):
-        level = [child for node in level for child in _children(node) if isinstance(child, dict | list)]
+        level = [
+            child for node in level for child in _children(node) if isinstance(child, dict | list)
+        ]
         if not level:
             return False
     return True

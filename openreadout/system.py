@@ -38,7 +38,9 @@ def sync_folder(path: str) -> None:
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
-    except OSError:  # some network file systems refuse to sync a folder; the files themselves are synced
+    except (
+        OSError
+    ):  # some network file systems refuse to sync a folder; the files themselves are synced
         pass
     finally:
         os.close(fd)

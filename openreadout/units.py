@@ -43,7 +43,12 @@ def unit_name(text: object) -> str | None:
     if word in _ALIASES:
         return _ALIASES[word]
     lower = word.lower()
-    for candidate in (lower, _ALIASES.get(lower, lower), lower.removesuffix("s"), lower.removesuffix("s").replace("metre", "meter")):
+    for candidate in (
+        lower,
+        _ALIASES.get(lower, lower),
+        lower.removesuffix("s"),
+        lower.removesuffix("s").replace("metre", "meter"),
+    ):
         if candidate in _OTHER_LENGTHS_M or candidate in _OTHER_TIMES_S:
             return candidate
         for base in ("meter", "second"):
