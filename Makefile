@@ -1,0 +1,86 @@
+# Everything that is done with this repository. Needs Python >= 3.11 with pip and venv, and make.
+#
+#   make run                    install into .venv and show the program at work on a fixture
+#   make test                   format, lint, types, layers and all tests, from nothing
+#   make test PYTHON=/path      the same with another interpreter (use `make clean` when changing it)
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+SAMPLE := fixtures/ome-tiff/pyramid/cells.ome.tiff
+OUT := out
+PYTEST_ARGS ?=
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install run test check format lint types layers tests corpus docs fixtures coverage clean
+
+help:
+	@sed -n 's/^#//p' Makefile | head -n 6
+	@echo "targets: install run test format lint types layers tests corpus docs fixtures coverage clean"
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make ... PYTHON=/path/to/python")'
+	$(PYTHON) -m venv $(VENV)
+
+# The stamps make pip run again only when the dependencies or entry points changed.
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.developed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+install: $(VENV)/.developed
+
+run: $(VENV)/.installed
+	rm -rf $(OUT)/cells.ome.zarr
+	mkdir -p $(OUT)
+	$(BIN)/openreadout info $(SAMPLE)
+	$(BIN)/openreadout check --planes $(SAMPLE)
+	$(BIN)/openreadout export $(SAMPLE) --to ome-zarr -o $(OUT)/cells.ome.zarr
+	$(BIN)/openreadout info $(OUT)/cells.ome.zarr
+
+test: lint types layers tests
+check: test
+
+format: $(VENV)/.developed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: $(VENV)/.developed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(VENV)/.developed
+	$(BIN)/mypy
+
+layers: $(VENV)/.developed
+	$(BIN)/lint-imports
+
+tests: $(VENV)/.developed
+	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# Only the tests that read the collection of real files, which lies beside the checkout.
+corpus: $(VENV)/.developed
+	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -m corpus $(PYTEST_ARGS)
+
+coverage: $(VENV)/.developed
+	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)
+
+docs: $(VENV)/.developed
+	$(BIN)/python docs/generate_cli.py
+
+# Writers of fixed versions in an environment of their own, so that the result is the same byte for byte.
+.venv-fixtures/.installed: fixtures/requirements.txt
+	$(PYTHON) -m venv .venv-fixtures
+	.venv-fixtures/bin/python -m pip install --quiet --requirement fixtures/requirements.txt
+	@touch $@
+
+fixtures: .venv-fixtures/.installed
+	.venv-fixtures/bin/python fixtures/generate.py
+
+clean:
+	rm -rf $(VENV) .venv-fixtures $(OUT) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage
