@@ -34,6 +34,24 @@ class CodecSpec:
     name: str
     configuration: Mapping[str, Any] = field(default_factory=dict)
 
+    def integer(self, key: str, low: int, high: int, default: int | None = None) -> int:
+        """A whole number of the configuration, from `low` to `high`; without a default it must be there."""
+        value = self.configuration.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise CorruptDataError(
+                f"codec {self.name}: {key} is {value!r}, not a whole number from {low} to {high}"
+            )
+        return value
+
+    def choice(self, key: str, allowed: Sequence[str], default: str | None = None) -> str:
+        """A word of the configuration out of `allowed`; without a default it must be there."""
+        value = self.configuration.get(key, default)
+        if not isinstance(value, str) or value not in allowed:
+            raise CorruptDataError(
+                f"codec {self.name}: {key} is {value!r}, not one of {', '.join(allowed)}"
+            )
+        return value
+
 
 @dataclass(frozen=True, slots=True)
 class ByteSize:
@@ -161,7 +179,11 @@ class BytesBytesCodec(Protocol):
 
 
 class CodecFactory(Protocol):
-    """What the entry points of group `openreadout.codecs` name: a class with its kind and a constructor."""
+    """What the entry points of group `openreadout.codecs` name: a class with its kind and a constructor.
+
+    A name that stands for codecs of more than one kind has a method `placed(spec, after_bytes)` besides, which gives
+    the factory for one of them and for its place in the chain: before or after the array-to-bytes codec.
+    """
 
     kind: str
     """`array-array`, `array-bytes` or `bytes-bytes`."""
@@ -191,6 +213,9 @@ class CodecChain:
         reached = 0
         for spec in specs:
             factory = lookup(spec.name)
+            placed = getattr(factory, "placed", None)
+            if placed is not None:
+                factory = placed(spec, bool(kinds["array-bytes"]))
             stage = list(kinds).index(factory.kind)
             if stage < reached or (factory.kind == "array-bytes" and kinds["array-bytes"]):
                 raise CorruptDataError(f"codec {spec.name}: not allowed at this place of the chain")

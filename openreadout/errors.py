@@ -69,7 +69,12 @@ class UnknownFormatError(OpenReadoutError, ValueError):
 
 
 class CorruptDataError(OpenReadoutError, ValueError):
-    """The input breaks the rules of its own format: cut, damaged, empty (exit code 4)."""
+    """The input breaks the rules of its own format: cut, damaged, empty (exit code 4).
+
+    `finding` is the code under which `check` reports the error when it keeps a data set from being opened.
+    """
+
+    finding: str = "metadata"
 
     code = "corrupt_file"
     exit_code = 4

@@ -1,0 +1,157 @@
+"""The command line: parses options, prints results, maps errors to exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from openreadout import __version__
+from openreadout.errors import OpenReadoutError, UsageError
+
+COMMANDS = {
+    "info": "openreadout.cli.info:info",
+    "check": "openreadout.cli.check:check",
+    "export": "openreadout.cli.export:export",
+    "formats": "openreadout.cli.formats:formats",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are used: `info` then loads no array library."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Names in the order people need them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import one command."""
+        target = COMMANDS.get(cmd_name)
+        if target is None:
+            return None
+        import importlib
+
+        module, _, name = target.partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the nearest command when the one asked for does not exist."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            if near:
+                raise click.UsageError(
+                    f"there is no command {args[0]!r}; did you mean {near[0]!r}?", ctx
+                ) from error
+            raise
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 done, 1 error, 2 usage, 3 unknown format, 4 damaged, 5 input/output, 6 not supported.",
+)
+@click.version_option(__version__, "--version", message="openreadout %(version)s")
+def cli() -> None:
+    """Read microscopy data (OME-Zarr, N5, OME-TIFF): what is in it, is it whole, give it to me as OME-Zarr.
+
+    \b
+    Examples:
+      openreadout info cells.ome.zarr
+      openreadout check --planes scan.ome.tiff
+      openreadout export em.n5 --to ome-zarr -o em.ome.zarr
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the program; never returns."""
+    code = run(sys.argv[1:] if arguments is None else arguments)
+    _leave(code)
+
+
+def _leave(code: int) -> None:
+    """End at once: nothing is left to clean up, and tearing down big libraries costs time."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        _drop_stdout()
+    try:
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        pass
+    raise SystemExit(code)
+
+
+def _drop_stdout() -> None:
+    """Point stdout nowhere, so that the interpreter's own last flush cannot complain about a closed pipe."""
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+    except OSError:
+        pass
+
+
+def run(arguments: list[str]) -> int:
+    """Run the program and return its exit code: the one place where errors become codes."""
+    debug = "--debug" in arguments
+    try:
+        result = cli.main(args=arguments, prog_name="openreadout", standalone_mode=False)
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.Abort:
+        return 130
+    except KeyboardInterrupt:
+        return 130
+    except click.ClickException as error:
+        if debug:
+            raise
+        return _report(_usage(error), arguments)
+    except BrokenPipeError:
+        _drop_stdout()
+        return 0
+    except OpenReadoutError as error:
+        if debug:
+            raise
+        return _report(error, arguments)
+    except Exception as error:
+        if debug:
+            raise
+        return _report(unexpected(error), arguments)
+    return result if isinstance(result, int) else 0
+
+
+def unexpected(error: Exception) -> OpenReadoutError:
+    """An exception that is none of ours is our fault; say so without a traceback."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return OpenReadoutError(
+        f"an unexpected error, which is a fault of this program ({text})",
+        hint="run the same command with --debug and report what it shows",
+    )
+
+
+def _usage(error: click.ClickException) -> UsageError:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "openreadout"
+    return UsageError(
+        error.format_message().rstrip("."), hint=f"{command} --help shows the options with examples"
+    )
+
+
+def _report(error: OpenReadoutError, arguments: list[str]) -> int:
+    """Print an error that no single input is to blame for."""
+    from openreadout.cli import output
+
+    mode: Any = "json" if "--json" in arguments else "jsonl" if "--jsonl" in arguments else "text"
+    try:
+        output.print_error(error, mode)
+    except BrokenPipeError:
+        _drop_stdout()
+    return error.exit_code

@@ -1,0 +1,73 @@
+"""`openreadout formats`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+
+@click.command(
+    epilog="\b\nExamples:\n  openreadout formats\n  openreadout formats --json | jq '.data.codecs[].name'"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def formats(as_json: bool, debug: bool) -> int:  # noqa: ARG001 - read before parsing
+    """List readers, writers and codecs, with their extensions and known gaps."""
+    from openreadout import registry, serialize
+    from openreadout.cli import output
+
+    data = {
+        "readers": [_descriptor(reader.descriptor) for reader in registry.readers()],
+        "writers": [_descriptor(writer.descriptor) for writer in registry.writers()],
+        "codecs": [
+            {"name": entry.name, "distribution": entry.distribution}
+            for entry in registry.entry_points(registry.CODECS)
+        ],
+        "broken": [
+            {
+                "group": bad.group,
+                "name": bad.entry.name,
+                "distribution": bad.entry.distribution,
+                "reason": bad.reason,
+            }
+            for bad in registry.broken_plugins()
+        ],
+    }
+    if as_json:
+        output.write_json(serialize.success(data))
+    else:
+        output.write_text("\n".join(_lines(data)))
+    return 0
+
+
+def _descriptor(item: Any) -> dict[str, Any]:
+    return {
+        "id": item.id,
+        "name": item.name,
+        "extensions": list(item.extensions),
+        "summary": item.summary,
+        "known_gaps": list(item.known_gaps),
+    }
+
+
+def _lines(data: dict[str, Any]) -> list[str]:
+    from openreadout.cli.output import escape
+
+    lines = []
+    for title in ("readers", "writers"):
+        lines.append(title)
+        for item in data[title]:
+            lines.append(
+                f"  {item['id'].ljust(10)} {item['name']}    {' '.join(item['extensions'])}"
+            )
+            if item["summary"]:
+                lines.append(f"             {escape(item['summary'])}")
+            lines += [f"             not yet: {escape(gap)}" for gap in item["known_gaps"]]
+    names = ", ".join(escape(item["name"]) for item in data["codecs"])
+    lines += ["codecs", f"  {names}"]
+    for bad in data["broken"]:
+        lines.append(
+            f"broken plugin {escape(bad['name'])} of {escape(bad['distribution'])}: {escape(bad['reason'])}"
+        )
+    return lines

@@ -1,0 +1,21 @@
+"""`info`: describe a data set from its metadata; no pixel is read."""
+
+from __future__ import annotations
+
+from openreadout import registry
+from openreadout.results import InfoResult
+from openreadout.stores import total_size
+
+
+def describe(
+    path: str, *, view: str = "summary", max_images: int | None = None, axes: str | None = None
+) -> InfoResult:
+    """Open an input and describe it.
+
+    Raises
+    ------
+    StorageError, UnknownFormatError, CorruptDataError, UnsupportedFeatureError
+    """
+    with registry.open_dataset(path, axes=axes) as dataset:
+        members = dataset.members or (path,)
+        return InfoResult(dataset, sum(total_size(member) for member in members), view, max_images)

@@ -1,0 +1,323 @@
+"""Walk and read the planes of an image, and digest them.
+
+A plane is the whole y × x extent at one (t, c, z). Planes that share chunks are read together, band of rows by band
+of rows, so that each chunk is decoded once and no more than a band is held.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xxhash
+
+from openreadout.arrays import ChunkIndex, Region, chunks_in, place_chunk, read_region
+from openreadout.codecs import native
+from openreadout.errors import OpenReadoutError, UsageError
+from openreadout.model import WIDENED, Image
+from openreadout.workers import Workers
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+BAND_BYTES = 64 << 20
+"""Decoded samples that a walk holds at a time, unless a single chunk is larger."""
+SLAB_BYTES = 4 << 20
+"""Planes up to this size together are read by one thread, others chunk by chunk by all."""
+
+Tcz = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which part of the images is asked for; None means all.
+
+    `t`, `c`, `z` are zero-based indices; `region` is x, y, width, height in pixels of the level.
+    """
+
+    images: tuple[int, ...] | None = None
+    t: tuple[int, ...] | None = None
+    c: tuple[int, ...] | None = None
+    z: tuple[int, ...] | None = None
+    region: tuple[int, int, int, int] | None = None
+
+    def indices(self, axis: str, size: int) -> list[int]:
+        """The chosen indices of an axis; raises `UsageError` for one out of range."""
+        chosen = getattr(self, axis)
+        if chosen is None:
+            return list(range(size))
+        bad = [i for i in chosen if i >= size]
+        if bad:
+            raise UsageError(
+                f"{axis}={bad[0]} is out of range: the image has {axis} 0 to {size - 1}",
+                hint="openreadout info shows the sizes",
+            )
+        return list(chosen)
+
+    def window(self, width: int, height: int) -> tuple[int, int, int, int]:
+        """The chosen part of a plane as x0, y0, x1, y1."""
+        if self.region is None:
+            return 0, 0, width, height
+        x, y, w, h = self.region
+        if w < 1 or h < 1 or x + w > width or y + h > height:
+            raise UsageError(
+                f"region {x},{y},{w},{h} does not lie inside the plane of {width} × {height} pixels",
+                hint="--region is X,Y,WIDTH,HEIGHT in pixels of the chosen level",
+            )
+        return x, y, x + w, y + h
+
+
+@dataclass(frozen=True, slots=True)
+class DigestedPlane:
+    """A plane's digest, or None when one of its chunks could not be read."""
+
+    t: int
+    c: int
+    z: int
+    width: int
+    height: int
+    digest: str | None
+
+
+@dataclass(slots=True)
+class _Slab:
+    """Planes that are read together, and the region they cover."""
+
+    planes: list[Tcz]
+    region: Region
+    failed: set[Tcz] = field(default_factory=set)
+
+
+def hasher(algorithm: str) -> Any:
+    """A new digest object: `xxh3` (128 bits) or any of hashlib's."""
+    return xxhash.xxh3_128() if algorithm == "xxh3" else hashlib.new(algorithm)
+
+
+def widen(block: NDArray[Any]) -> NDArray[Any]:
+    """bool as uint8 0/1 and float16 as float32, exactly; others as they are."""
+    name = WIDENED.get(block.dtype.name)
+    return block if name is None else block.astype(name)
+
+
+def little(block: NDArray[Any]) -> NDArray[Any]:
+    """The block in C order and little-endian, as digests want it."""
+    return np.ascontiguousarray(block, dtype=block.dtype.newbyteorder("<"))
+
+
+def digest_planes(
+    image: Image,
+    level: int,
+    selection: Selection,
+    algorithm: str,
+    workers: Workers,
+    on_error: Callable[[ChunkIndex, OpenReadoutError], None],
+    *,
+    budget: int = BAND_BYTES,
+) -> Iterator[DigestedPlane]:
+    """Digest the selected planes of one level, in the order t, c, z.
+
+    Absent planes of the image are left out. A chunk that cannot be read is given to `on_error` once; its planes then
+    have no digest, and the walk goes on.
+    """
+    slabs = _slabs(image, level, selection, budget)
+    small = (slab for slab in slabs)
+    for batch in _by_size(small, image, level):
+        if batch.parallel_slabs:
+
+            def one(
+                slab: _Slab,
+            ) -> tuple[list[DigestedPlane], list[tuple[ChunkIndex, OpenReadoutError]]]:
+                errors: list[tuple[ChunkIndex, OpenReadoutError]] = []
+                return _digest_slab(image, level, slab, algorithm, None, errors), errors
+
+            for found, errors in workers.map(one, batch.slabs):
+                for index, error in errors:
+                    on_error(index, error)
+                yield from found
+        else:
+            for slab in batch.slabs:
+                errors = []
+                found = _digest_slab(image, level, slab, algorithm, workers, errors)
+                for index, error in errors:
+                    on_error(index, error)
+                yield from found
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    slabs: Iterable[_Slab]
+    parallel_slabs: bool
+
+
+def _by_size(slabs: Iterable[_Slab], image: Image, level: int) -> Iterator[_Batch]:
+    """All slabs of a level have about one size, so the first decides how they are shared out."""
+    slabs = iter(slabs)
+    first = next(slabs, None)
+    if first is None:
+        return
+    item = native(image.levels[level].array.dtype).itemsize
+    size = item
+    for start, stop in first.region:
+        size *= stop - start
+    yield _Batch(itertools.chain([first], slabs), parallel_slabs=size <= SLAB_BYTES)
+
+
+def _slabs(image: Image, level: int, selection: Selection, budget: int) -> Iterator[_Slab]:
+    """Group the selected planes by the chunks they share, smaller where the band would exceed the budget."""
+    array = image.levels[level].array
+    names = image.axis_names
+    x0, y0, x1, y1 = selection.window(image.size("x", level), image.size("y", level))
+    groups = []
+    band = (x1 - x0) * image.size("s") * native(array.dtype).itemsize
+    if "y" in names:
+        band *= min(array.chunk_shape[names.index("y")], y1 - y0)
+    for axis in "tcz":
+        chosen = selection.indices(axis, image.size(axis, level))
+        step = array.chunk_shape[names.index(axis)] if axis in names else 1
+        groups.append(
+            [list(run) for _, run in itertools.groupby(chosen, key=lambda i, s=step: i // s)]
+        )
+    for t_run, c_run, z_run in itertools.product(*groups):
+        depth = max(1, budget // max(1, band * len(t_run) * len(c_run)))
+        for start in range(0, len(z_run), depth):
+            runs = {"t": t_run, "c": c_run, "z": z_run[start : start + depth]}
+            planes = [p for p in itertools.product(*runs.values()) if p not in image.absent]
+            if planes:
+                yield _Slab(planes, _slab_region(names, runs, (x0, y0, x1, y1), image.size("s")))
+
+
+def _slab_region(
+    names: str, runs: dict[str, list[int]], window: tuple[int, int, int, int], samples: int
+) -> Region:
+    x0, y0, x1, y1 = window
+    spans = {axis: (run[0], run[-1] + 1) for axis, run in runs.items()}
+    spans |= {"y": (y0, y1), "x": (x0, x1), "s": (0, samples)}
+    return tuple(spans[name] for name in names)
+
+
+def _digest_slab(
+    image: Image,
+    level: int,
+    slab: _Slab,
+    algorithm: str,
+    workers: Workers | None,
+    errors: list[tuple[ChunkIndex, OpenReadoutError]],
+) -> list[DigestedPlane]:
+    """Digest the planes of one slab band by band; with `workers`, chunks are read by all threads."""
+    names = image.axis_names
+    hashers = {plane: hasher(algorithm) for plane in slab.planes}
+    spans = dict(zip(names, slab.region, strict=True))
+    for region, block in _bands(image, level, slab, workers, errors):
+        starts = {name: start for name, (start, _) in zip(names, region, strict=True)}
+        ready = little(widen(block))
+        for plane in slab.planes:
+            if plane not in slab.failed:
+                at = tuple(
+                    i - starts[axis] for axis, i in zip("tcz", plane, strict=True) if axis in starts
+                )
+                hashers[plane].update(memoryview(ready[at].reshape(-1).view(np.uint8)))
+    width = spans["x"][1] - spans["x"][0]
+    height = spans["y"][1] - spans["y"][0] if "y" in spans else 1
+    return [
+        DigestedPlane(
+            *plane, width, height, None if plane in slab.failed else hashers[plane].hexdigest()
+        )
+        for plane in slab.planes
+    ]
+
+
+def _bands(
+    image: Image,
+    level: int,
+    slab: _Slab,
+    workers: Workers | None,
+    errors: list[tuple[ChunkIndex, OpenReadoutError]],
+) -> Iterator[tuple[Region, NDArray[Any]]]:
+    array = image.levels[level].array
+    regions = list(_band_regions(image.axis_names, array.chunk_shape, slab.region))
+
+    def failed(index: ChunkIndex, error: OpenReadoutError) -> None:
+        errors.append((index, error))
+        slab.failed |= _planes_of_chunk(image.axis_names, array.chunk_shape, index, slab.planes)
+
+    if workers is None:
+        for region in regions:
+            yield region, read_region(array, region, failed)
+        return
+
+    def jobs() -> Iterator[tuple[Region, NDArray[Any], ChunkIndex, bool]]:
+        for region in regions:
+            block = np.zeros([stop - start for start, stop in region], dtype=native(array.dtype))
+            indices = list(chunks_in(region, array.chunk_shape))
+            for n, index in enumerate(indices):
+                yield region, block, index, n == len(indices) - 1
+
+    def work(
+        job: tuple[Region, NDArray[Any], ChunkIndex, bool],
+    ) -> tuple[Region, NDArray[Any], ChunkIndex, bool, OpenReadoutError | None]:
+        region, block, index, last = job
+        try:
+            place_chunk(block, region, array, index)
+        except OpenReadoutError as error:
+            return region, block, index, last, error
+        return region, block, index, last, None
+
+    for region, block, index, last, error in workers.map(work, jobs(), ahead=2 * workers.threads):
+        if error is not None:
+            failed(index, error)
+        if last:
+            yield region, block
+
+
+def _band_regions(names: str, chunk_shape: Sequence[int], region: Region) -> Iterator[Region]:
+    """Cut a region into bands of whole chunk rows along y."""
+    if "y" not in names:
+        yield region
+        return
+    place = names.index("y")
+    start, stop = region[place]
+    step = chunk_shape[place]
+    while start < stop:
+        end = min(stop, (start // step + 1) * step)
+        yield (*region[:place], (start, end), *region[place + 1 :])
+        start = end
+
+
+def _planes_of_chunk(
+    names: str, chunk_shape: Sequence[int], index: ChunkIndex, planes: Iterable[Tcz]
+) -> set[Tcz]:
+    """The planes that a chunk has samples of."""
+    spans = {
+        name: range(i * c, (i + 1) * c)
+        for name, i, c in zip(names, index, chunk_shape, strict=True)
+    }
+    return {
+        plane
+        for plane in planes
+        if all(i in spans[axis] for axis, i in zip("tcz", plane, strict=True) if axis in spans)
+    }
+
+
+def read_plane(image: Image, *, t: int = 0, c: int = 0, z: int = 0, level: int = 0) -> NDArray[Any]:
+    """One plane as an array (y, x), or (y, x, samples) for colour; bool and float16 are widened.
+
+    Raises
+    ------
+    UsageError
+        An index is out of range.
+    CorruptDataError, StorageError, UnsupportedFeatureError
+        A chunk of the plane cannot be read.
+    """
+    if not 0 <= level < len(image.levels):
+        raise UsageError(f"level {level} is out of range: the image has {len(image.levels)}")
+    chosen = Selection(t=(t,), c=(c,), z=(z,))
+    runs = {axis: chosen.indices(axis, image.size(axis, level)) for axis in "tcz"}
+    window = chosen.window(image.size("x", level), image.size("y", level))
+    region = _slab_region(image.axis_names, runs, window, image.size("s"))
+    block = widen(read_region(image.levels[level].array, region))
+    shape = (image.size("y", level), image.size("x", level))
+    return block.reshape((*shape, image.size("s")) if image.samples_per_pixel > 1 else shape)
