@@ -1,0 +1,68 @@
+"""What plugins may import; the layers of the core are in pyproject.toml, for import-linter."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+PLUGINS = Path(__file__).resolve().parents[1] / "plugins"
+CORE = Path(__file__).resolve().parents[1] / "openreadout"
+ALLOWED_CORE = {
+    "contracts", "results", "encoded", "planes", "pyramid", "model", "stores", "arrays", "codecs", "errors", "limits",
+    "units", "system", "workers", "__version__",
+}  # fmt: skip
+SHARED = {"openreadout_ome_xml"}
+FORBIDDEN_IN_CORE = {"zarr", "tifffile", "imagecodecs", "lxml", "numcodecs"}
+MODULES = sorted(PLUGINS.glob("*/**/*.py"))
+
+
+def imported(file):
+    """Every module that a file imports, wherever in it, as dotted names."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("file", MODULES, ids=lambda file: str(file.relative_to(PLUGINS)))
+def test_plugin_imports_contracts_and_below(file):
+    own = file.relative_to(PLUGINS).parts[0]
+    for name in imported(file):
+        first, _, rest = name.partition(".")
+        if first == "openreadout":
+            assert rest.split(".")[0] in ALLOWED_CORE, f"{file.name} imports {name}"
+        elif first.startswith("openreadout_"):
+            assert first in {own} | SHARED, f"{file.name} imports {name}"
+
+
+@pytest.mark.parametrize(
+    "file", sorted(CORE.rglob("*.py")), ids=lambda file: str(file.relative_to(CORE))
+)
+def test_core_decodes_no_format_itself(file):
+    firsts = {name.partition(".")[0] for name in imported(file)}
+    assert firsts & FORBIDDEN_IN_CORE == set()
+    assert not {name for name in firsts if name.startswith("openreadout_")}
+
+
+def test_support_package_imports_no_plugin():
+    for package in SHARED:
+        for file in (PLUGINS / package).rglob("*.py"):
+            firsts = {name.partition(".")[0] for name in imported(file)}
+            assert not {n for n in firsts if n.startswith("openreadout_")} - {package}
+
+
+def test_third_party_imports_are_declared(repository):
+    import tomllib
+
+    project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = {requirement.split(">")[0].split("[")[0] for requirement in project["dependencies"]}
+    optional = {"dask", "pytest", "hypothesis"}
+    known = declared | optional | set(sys.stdlib_module_names) | {"openreadout"}
+    for file in [*MODULES, *CORE.rglob("*.py")]:
+        firsts = {name.partition(".")[0] for name in imported(file)}
+        assert {n for n in firsts if not n.startswith("openreadout_")} <= known, file
