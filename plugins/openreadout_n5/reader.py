@@ -1,0 +1,153 @@
+"""Open a container: walk it, recognise its images, and put them into the model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from openreadout.contracts import OpenContext, Source
+from openreadout.errors import CorruptDataError, OpenReadoutError
+from openreadout.model import Dataset, Finding
+from openreadout.stores import DirectoryStore, Store
+from openreadout_n5 import conventions
+from openreadout_n5.attributes import ATTRIBUTES, n5_default
+from openreadout_n5.conventions import Found
+from openreadout_n5.images import AxisNames, build_image
+from openreadout_n5.inspection import inspect
+from openreadout_n5.tree import Node, Report, Tree, natural_path, walk
+
+FORMAT_ID = "n5"
+FORMAT_NAME = "N5"
+NEWEST_MAJOR = 4
+_ZARR_DOCUMENTS = frozenset(("zarr.json", ".zgroup", ".zattrs", ".zarray"))
+
+
+def open_source(source: Source, context: OpenContext) -> Dataset:
+    """Open a container, a group or dataset inside one, its attributes.json, or a BigDataViewer XML file.
+
+    Raises
+    ------
+    CorruptDataError
+        Nothing in it can be read.
+    StorageError
+        The system refuses to read a folder or file.
+    UsageError
+        `context.axes` fits no dataset that leaves its axes unnamed.
+    """
+    names = AxisNames(context.axes)
+    folder, xml_path = _locate(source)
+    store = DirectoryStore(folder)
+    report = Report()
+    tree = walk(store, report)
+    found = conventions.discover(tree, report)
+    if any(image.convention == "bdv" for image in found):
+        found = _with_xml(folder, xml_path, found, report)
+    if not found:
+        raise _nothing(source, tree, report)
+    images = tuple(build_image(store, image, context.lookup, names, report) for image in found)
+    names.conclude(report)
+    if source.is_directory and source.names & _ZARR_DOCUMENTS:
+        report.note("the folder also holds Zarr metadata; it was read as N5")
+    return Dataset(
+        path=source.path,
+        format_id=FORMAT_ID,
+        format_name=FORMAT_NAME,
+        format_version=format_version(tree.root.attributes, store, report),
+        images=images,
+        notes=tuple(report.notes),
+        findings=tuple(report.findings),
+        checks=("attributes", "dataset metadata", "multiscale metadata"),
+        inspect=_inspector(tree, found),
+        structure=lambda: structure(tree),
+    )
+
+
+def _inspector(tree: Tree, found: list[Found]) -> Callable[[bool], Iterable[Finding]]:
+    return lambda full: inspect(tree, found, full=full)
+
+
+def _locate(source: Source) -> tuple[str, str | None]:
+    """The folder that an input means, and the BigDataViewer XML that it is, if it is one."""
+    if source.is_directory:
+        return source.path, None
+    if os.path.basename(source.path) == ATTRIBUTES:
+        return os.path.dirname(source.path) or ".", None
+    from openreadout_n5.bdv_xml import read_xml
+
+    xml = read_xml(source.path)
+    folder = os.path.join(os.path.dirname(source.path), *xml.container.split("/"))
+    if not os.path.isdir(folder):
+        raise CorruptDataError(
+            f"the N5 container {xml.container} that it describes is not beside it",
+            path=source.path,
+            hint="put the container where the XML says, or open the container itself",
+        )
+    return folder, source.path
+
+
+def _nothing(source: Source, tree: Tree, report: Report) -> OpenReadoutError:
+    """Why not one image came out."""
+    where: str | None
+    broken = next((node for node in tree.nodes.values() if node.broken is not None), None)
+    if broken is not None and broken.broken is not None:
+        where, message = broken.key, broken.broken.message
+    elif report.findings:
+        where, message = report.findings[0].location, report.findings[0].message
+    else:
+        where, message = None, "the container holds no dataset"
+    return CorruptDataError(message, path=source.path, where=where, format_id=FORMAT_ID)
+
+
+def format_version(attributes: Mapping[str, Any], store: Store, report: Report) -> str:
+    """The version that the root states, and what kind of store it is."""
+    version = attributes.get("n5")
+    if version is None:
+        return f"N5 (no version stated, {store.kind} store)"
+    if not isinstance(version, str) or not version[:1].isdigit() or len(version) > 40:
+        report.warn("the N5 version is not a version number", ATTRIBUTES)
+        return f"N5 (version not readable, {store.kind} store)"
+    major = version.split(".")[0]
+    if major.isascii() and major.isdigit() and int(major) > NEWEST_MAJOR:
+        report.warn(
+            f"N5 version {version} is newer than {NEWEST_MAJOR}; it was read as that", ATTRIBUTES
+        )
+    return f"{version} (N5, {store.kind} store)"
+
+
+# -- BigDataViewer ---------------------------------------------------------------------------------
+
+
+def _with_xml(folder: str, xml_path: str | None, found: list[Found], report: Report) -> list[Found]:
+    """Lay every setup along the same time points, and add what the XML beside the container tells."""
+    from openreadout_n5 import bdv
+
+    return bdv.complete(folder, xml_path, found, report)
+
+
+# -- info --view structure -------------------------------------------------------------------------
+
+
+def structure(tree: Tree) -> Mapping[str, Any]:
+    """Groups and datasets as a flat list in natural order of path, shapes fastest axis first as N5 writes them."""
+    nodes = sorted(tree.nodes.values(), key=lambda node: natural_path(node.path))
+    return {"store": tree.store.kind, "nodes": [_described(node) for node in nodes]}
+
+
+def _described(node: Node) -> dict[str, Any]:
+    found: dict[str, Any] = {"path": node.path or "/", "kind": "group"}
+    if node.broken is not None:
+        return {**found, "kind": "broken", "error": node.broken.message}
+    info = node.dataset
+    if info is None:
+        return {**found, "attributes": sorted(node.attributes)[:1000]}
+    codec = n5_default(len(info.shape), info.compressor)
+    return {
+        **found,
+        "kind": "dataset",
+        "dimensions": list(info.shape),
+        "block_size": list(info.block),
+        "data_type": info.dtype,
+        "codecs": [codec.name, *([info.compressor.name] if info.compressor else [])],
+        "attributes": sorted(info.attributes)[:1000],
+    }

@@ -1,0 +1,191 @@
+"""Walk a container: every group and dataset below a root, breadth first and bounded."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from openreadout.errors import CorruptDataError, OpenReadoutError, StorageError
+from openreadout.model import Finding
+from openreadout.stores import Store, join_key, read_json
+from openreadout_n5.attributes import ATTRIBUTES, DatasetInfo, is_dataset, parse_dataset
+
+MAX_NODES = 200_000
+"""Groups and datasets that are looked at."""
+MAX_DEPTH = 32
+"""Groups within groups."""
+MAX_MESSAGES = 200
+"""Findings of one kind about a container's metadata; a damaged tree repeats itself."""
+
+_DIGITS = re.compile(r"(\d+)")
+
+
+class Report:
+    """Notes and findings that come up while the metadata is read."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.findings: list[Finding] = []
+
+    def note(self, text: str) -> None:
+        """Say something once."""
+        if text not in self.notes and len(self.notes) < MAX_MESSAGES:
+            self.notes.append(text)
+
+    def find(self, code: str, severity: str, message: str, location: str) -> None:
+        """Add a finding about a key."""
+        finding = Finding(code, severity, message, location=location)
+        if finding not in self.findings and len(self.findings) < MAX_MESSAGES:
+            self.findings.append(finding)
+
+    def warn(self, message: str, location: str) -> None:
+        """Metadata that strays, but can be read around: a note and a warning."""
+        self.note(f"{location}: {message}")
+        self.find("metadata", "warning", message, location)
+
+
+class Node:
+    """A group or dataset: its attributes (empty where it has none), and the names of the folders in it."""
+
+    __slots__ = ("attributes", "broken", "dataset", "folders", "path")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.attributes: Mapping[str, Any] = {}
+        self.dataset: DatasetInfo | None = None
+        self.broken: OpenReadoutError | None = None
+        self.folders: list[str] = []
+
+    @property
+    def key(self) -> str:
+        """Key of its attributes.json."""
+        return join_key(self.path, ATTRIBUTES)
+
+
+class Tree:
+    """All nodes by path; `""` is the root."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.nodes: dict[str, Node] = {}
+
+    def children(self, path: str) -> list[Node]:
+        """The nodes directly below a group, in natural order of name."""
+        names = sorted(self.nodes[path].folders, key=natural)
+        found = (self.nodes.get(join_key(path, name)) for name in names)
+        return [node for node in found if node is not None]
+
+    @property
+    def root(self) -> Node:
+        """The node that was opened."""
+        return self.nodes[""]
+
+
+def natural(text: str) -> list[tuple[int, int, str]]:
+    """Sort key that puts s2 before s10."""
+    return [
+        (0, int(part), "") if part.isascii() and part.isdigit() else (1, 0, part)
+        for part in _DIGITS.split(text)
+        if part
+    ]
+
+
+def natural_path(path: str) -> list[list[tuple[int, int, str]]]:
+    """Sort key of a path, part by part."""
+    return [natural(part) for part in path.split("/")]
+
+
+def read_node(store: Store, path: str) -> Node:
+    """Read one attributes.json; damage is kept in `broken`, for whoever needs to tell of it."""
+    node = Node(path)
+    try:
+        node.attributes = _as_object(read_json(store, node.key), node.key)
+        if is_dataset(node.attributes):
+            node.dataset = parse_dataset(path, node.key, node.attributes)
+    except (CorruptDataError, StorageError) as error:
+        node.broken = error
+    return node
+
+
+def _as_object(document: Any, key: str) -> Mapping[str, Any]:
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise CorruptDataError("expected an object of attributes", where=key)
+    return document
+
+
+def walk(store: Store, report: Report) -> Tree:
+    """Find every group and dataset below the root of a store.
+
+    Raises
+    ------
+    StorageError
+        A folder may not be read.
+    """
+    tree = Tree(store)
+    pending = deque([("", 0)])
+    while pending:
+        path, depth = pending.popleft()
+        if len(tree.nodes) >= MAX_NODES:
+            report.warn(f"more than {MAX_NODES} groups; the rest was not looked at", path or "/")
+            break
+        node = read_node(store, path)
+        tree.nodes[path] = node
+        if node.broken is not None:
+            report.find("array_metadata", "error", node.broken.message, node.key)
+            report.note(f"{node.key}: {node.broken.message}; it was left out")
+        if node.dataset is not None:
+            continue
+        node.folders = _subfolders(store, node)
+        if depth >= MAX_DEPTH and node.folders:
+            report.warn(f"groups nested deeper than {MAX_DEPTH} were not looked at", path)
+            continue
+        pending.extend((join_key(path, name), depth + 1) for name in node.folders)
+    return tree
+
+
+def _subfolders(store: Store, node: Node) -> list[str]:
+    """Names of the folders of a group that may be groups or datasets; chunk folders of a Zarr array are not."""
+    folders, files = store.list_dir(node.path)
+    if ATTRIBUTES not in files and _is_zarr_array(store, node.path, files):
+        return []
+    plain = [name for name in folders if not name.startswith(".") and _safe(name)]
+    if node.broken is not None:
+        # Most likely a dataset, whose numbered folders hold blocks.
+        plain = [name for name in plain if not name.isdigit()]
+    return [name for name in plain if not _loops(store, join_key(node.path, name))]
+
+
+def _safe(name: str) -> bool:
+    try:
+        return join_key(name) == name
+    except CorruptDataError:
+        return False
+
+
+def _is_zarr_array(store: Store, path: str, files: list[str]) -> bool:
+    if ".zarray" in files:
+        return True
+    if "zarr.json" not in files:
+        return False
+    try:
+        document = read_json(store, join_key(path, "zarr.json"))
+    except OpenReadoutError:
+        return False
+    return isinstance(document, dict) and document.get("node_type") == "array"
+
+
+def _loops(store: Store, key: str) -> bool:
+    """Whether a folder is a link to one of the folders that hold it: walking it would never end."""
+    if store.kind != "directory":
+        return False
+    path = os.path.join(store.path, *key.split("/"))
+    if not os.path.islink(path):
+        return False
+    real = os.path.realpath(path)
+    parent = os.path.realpath(os.path.dirname(path))
+    return parent == real or parent.startswith(real.rstrip(os.sep) + os.sep)
