@@ -62,7 +62,12 @@ def test_third_party_imports_are_declared(repository):
     project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     declared = {requirement.split(">")[0].split("[")[0] for requirement in project["dependencies"]}
     optional = {"dask", "pytest", "hypothesis"}
-    known = declared | optional | set(sys.stdlib_module_names) | {"openreadout"}
+    known = (
+        {name.replace("-", "_") for name in declared}
+        | optional
+        | set(sys.stdlib_module_names)
+        | {"openreadout"}
+    )
     for file in [*MODULES, *CORE.rglob("*.py")]:
         firsts = {name.partition(".")[0] for name in imported(file)}
         assert {n for n in firsts if not n.startswith("openreadout_")} <= known, file

@@ -6,6 +6,7 @@ import tomllib
 from importlib import metadata
 
 import pytest
+
 from openreadout import registry
 
 ADVICE = "run `make install` (or `pip install -e .`): entry points are written when the package is installed"

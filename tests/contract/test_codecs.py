@@ -8,6 +8,7 @@ import numcodecs
 import numpy as np
 import pytest
 import zarr
+
 from openreadout import registry
 from openreadout.codecs import CodecSpec
 from openreadout.errors import UnsupportedFeatureError
