@@ -146,7 +146,8 @@ def test_its_own_fixture_passes_the_contract_tests(toy, ramp, tmp_path, page):
 
 def test_a_plugin_that_does_not_import_disables_only_itself(toy, ramp, tmp_path, openreadout):
     folder = tmp_path / "broken"
-    entries = "[openreadout.readers]\nbroken = brokenplugin:READER\n\n[openreadout.codecs]\nexample.broken = nosuchmodule:Codec\n"
+    entries = "[openreadout.readers]\nbroken = brokenplugin:READER\n"
+    entries += "\n[openreadout.codecs]\nexample.broken = nosuchmodule:Codec\n"
     distribution(
         folder, "brokenplugin", entries, {"brokenplugin.py": "raise RuntimeError('no such luck')\n"}
     )

@@ -116,7 +116,7 @@ def test_memory_object_refuses_what_is_not_there(offset, length):
         whole.read(offset, length)
 
 
-# -- keys ---------------------------------------------------------------------------------------------------------------
+# -- keys --
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_joined_key_stays_inside(parts):
     assert path == "/store" or path.startswith("/store/")
 
 
-# -- directories --------------------------------------------------------------------------------------------------------
+# -- directories --
 
 
 def test_a_folder_where_a_value_belongs_is_an_error(tmp_path):
@@ -163,7 +163,7 @@ def test_a_folder_where_a_value_belongs_is_an_error(tmp_path):
 @pytest.mark.skipif(os.name == "nt", reason="no named pipes in the file system there")
 def test_a_pipe_does_not_hang(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(StorageError, match="not a regular file|folder"):
+    with pytest.raises(StorageError, match="not a regular file"):
         DirectoryStore(str(tmp_path)).get("pipe")
 
 
@@ -186,14 +186,15 @@ def test_total_size_counts_every_file(tmp_path):
         total_size(str(tmp_path / "absent"))
 
 
-# -- archives -----------------------------------------------------------------------------------------------------------
+# -- archives --
 
 
 def test_the_last_of_two_members_counts(tmp_path):
     file = tmp_path / "twice.zip"
-    with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(file, "w") as archive:
+    with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("a", b"old")
-        archive.writestr("a", b"new")
+        with pytest.warns(UserWarning, match="Duplicate"):
+            archive.writestr("a", b"new")
     store = ZipStore(str(file))
     assert store.get("a") == b"new"
     store.close()
@@ -279,7 +280,7 @@ def test_an_archive_that_is_not_there(tmp_path):
         ZipStore(str(tmp_path / "absent.zip"))
 
 
-# -- JSON ---------------------------------------------------------------------------------------------------------------
+# -- JSON --
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from openreadout.units import length_um, time_s, unit_name
 # Names that NGFF 0.4 allows (UDUNITS-2), with metres or seconds by definition of the prefix or unit.
 NGFF_LENGTHS = {
     "angstrom": 1e-10, "attometer": 1e-18, "centimeter": 1e-2, "decimeter": 1e-1, "exameter": 1e18, "femtometer": 1e-15,
-    "foot": 0.3048, "gigameter": 1e9, "hectometer": 1e2, "inch": 0.0254, "kilometer": 1e3, "megameter": 1e6, "meter": 1.0,
+    "foot": 0.3048, "gigameter": 1e9, "hectometer": 1e2, "inch": 0.0254, "kilometer": 1e3, "megameter": 1e6, "meter": 1,
     "micrometer": 1e-6, "mile": 1609.344, "millimeter": 1e-3, "nanometer": 1e-9, "parsec": 3.0856775814913673e16,
     "petameter": 1e15, "picometer": 1e-12, "terameter": 1e12, "yard": 0.9144, "yoctometer": 1e-24, "yottameter": 1e24,
     "zeptometer": 1e-21, "zettameter": 1e21,

@@ -1,0 +1,83 @@
+"""The pool: order, bound, errors."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from openreadout.workers import Workers
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_results_come_in_order(threads):
+    def work(n):
+        time.sleep(0.001 * (n % 3))
+        return n * n
+
+    with Workers(threads) as workers:
+        assert list(workers.map(work, range(50))) == [n * n for n in range(50)]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_no_more_than_ahead_items_are_taken(threads):
+    taken = []
+
+    def items():
+        for n in range(100):
+            taken.append(n)
+            yield n
+
+    with Workers(threads) as workers:
+        results = workers.map(lambda n: n, items(), ahead=5)
+        for done, _ in enumerate(results):
+            assert len(taken) <= done + 6
+
+
+def test_all_threads_work_at_once():
+    barrier = threading.Barrier(4, timeout=10)
+    with Workers(4) as workers:
+        assert list(workers.map(lambda n: barrier.wait() >= 0 and n, range(4))) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_first_error_is_raised_and_nothing_new_is_started(threads):
+    started = []
+
+    def work(n):
+        started.append(n)
+        if n == 3:
+            raise ValueError("three")
+        return n
+
+    with Workers(threads) as workers:
+        results = workers.map(work, range(1000))
+        assert [next(results) for _ in range(3)] == [0, 1, 2]
+        with pytest.raises(ValueError, match="three"):
+            next(results)
+    assert len(started) < 20
+
+
+def test_leaving_early_stops_the_work():
+    done = []
+    with Workers(2) as workers:
+        for n in workers.map(lambda n: done.append(n) or n, range(1000)):
+            if n == 5:
+                break
+    assert len(done) < 20
+
+
+def test_threads_end_on_close():
+    before = threading.active_count()
+    workers = Workers(3)
+    assert list(workers.map(str, range(5))) == list("01234")
+    workers.close()
+    assert threading.active_count() == before
+
+
+def test_a_closed_pool_can_be_used_again():
+    workers = Workers(2)
+    for _ in range(2):
+        assert list(workers.map(abs, [-1, -2])) == [1, 2]
+        workers.close()
