@@ -9,8 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+import struct
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from openreadout import system
 from openreadout.errors import (
@@ -20,9 +22,6 @@ from openreadout.errors import (
     storage_error,
 )
 from openreadout.limits import MAX_ENCODED_BYTES, MAX_JSON_BYTES, MAX_JSON_DEPTH, MAX_ZIP_ENTRIES
-
-if TYPE_CHECKING:
-    import zipfile
 
 
 class Store(Protocol):
@@ -157,12 +156,13 @@ class DirectoryStore:
         return status.st_size
 
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        folders, files = [], []
+        folders: list[str] = []
+        files: list[str] = []
         try:
             with os.scandir(self._file(prefix)) as entries:
                 for entry in entries:
                     (folders if entry.is_dir() else files).append(entry.name)
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             return [], []
         except OSError as error:
             raise storage_error(error, self._file(prefix), where=prefix) from error
@@ -205,11 +205,23 @@ def _read_exactly(fd: int, offset: int, length: int) -> bytes:
     return b"".join(parts)
 
 
-class ZipStore:
-    """The members of a zip archive, read in place.
+class ZipMember(NamedTuple):
+    """What the central directory says of one member; `offset` is that of its local header."""
 
-    Sizes and offsets come from the central directory; the last of two entries of one name counts. Stored members are
-    read by byte range. Deflated members are inflated whole, bounded by the size that the directory declares.
+    method: int
+    flags: int
+    crc: int
+    packed: int
+    size: int
+    offset: int
+
+
+class ZipStore:
+    """The members of a zip archive, read in place (APPNOTE.TXT 6.3, sections 4.3 and 4.5.3).
+
+    Sizes and offsets come from the central directory, so members that were streamed are read like any other; the last
+    of two entries of one name counts. Stored members are read by byte range. Deflated members are inflated whole,
+    bounded by the size that the directory declares, and one of them is kept for the byte ranges asked of it.
 
     Parameters
     ----------
@@ -222,50 +234,51 @@ class ZipStore:
     kind = "zip"
 
     def __init__(self, path: str, prefix: str = "") -> None:
-        import zipfile
-
         self.path = path
-        self.prefix = prefix
+        self.prefix = ""
         try:
-            self._file = open(path, "rb")  # noqa: SIM115 - open for as long as the store is
+            self._fd = os.open(path, os.O_RDONLY | system.OPEN_FLAGS)
         except OSError as error:
             raise storage_error(error, path) from error
-        try:
-            with zipfile.ZipFile(self._file) as archive:
-                entries = archive.infolist()
-        except (
-            zipfile.BadZipFile,
-            zipfile.LargeZipFile,
-            ValueError,
-            EOFError,
-            NotImplementedError,
-        ) as error:
-            self._file.close()
-            raise _zip_error(path, error) from error
-        except OSError as error:
-            self._file.close()
-            raise storage_error(error, path) from error
-        # ZipFile closed nothing: the file object is ours. Reopen by descriptor so that reads need no shared position.
-        self._fd = self._file.fileno()
-        if len(entries) > MAX_ZIP_ENTRIES:
-            raise CorruptDataError(
-                f"{path}: {len(entries)} members, more than are accepted", path=path
-            )
-        base = f"{prefix}/" if prefix else ""
-        self._members: dict[str, zipfile.ZipInfo] = {}
-        for entry in entries:
-            name = entry.filename
-            if name.startswith(base) and not name.endswith("/"):
-                self._members[name.removeprefix(base)] = entry
+        self._closed = False
+        self._length = 0
+        self._lock = threading.Lock()
+        self._inflated: tuple[str, bytes] | None = None
         self._folders: dict[str, tuple[set[str], set[str]]] | None = None
+        try:
+            self._length = os.fstat(self._fd).st_size
+            self._members = _ZipDirectory(path, self._fd, self._length).members()
+        except OSError as error:
+            self.close()
+            if isinstance(error, StorageError):
+                raise
+            raise storage_error(error, path) from error
+        except BaseException:
+            self.close()
+            raise
+        if prefix:
+            self.below(prefix)
+
+    def below(self, prefix: str) -> ZipStore:
+        """Make a folder of the archive the root of the keys; gives the store itself."""
+        if prefix:
+            base = f"{prefix}/"
+            self._members = {
+                name.removeprefix(base): member
+                for name, member in self._members.items()
+                if name.startswith(base)
+            }
+            self.prefix = f"{self.prefix}/{prefix}" if self.prefix else prefix
+            self._folders = None
+        return self
 
     def names(self) -> list[str]:
         """Every key."""
         return list(self._members)
 
-    def _data_offset(self, key: str, entry: zipfile.ZipInfo) -> int:
-        """Where a member's data starts, after its local header (whose name and extra field have lengths of their own)."""
-        header = self._pread(entry.header_offset, 30, key)
+    def _data_offset(self, key: str, entry: ZipMember) -> int:
+        """Where a member's data starts: after its local header, whose name and extra field may differ in length."""
+        header = self._pread(entry.offset, 30, key)
         if len(header) < 30 or header[:4] != b"PK\x03\x04":
             raise CorruptDataError(
                 "the archive's directory points to something else than a member",
@@ -273,31 +286,41 @@ class ZipStore:
                 where=key,
             )
         names = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
-        return entry.header_offset + 30 + names
+        return entry.offset + 30 + names
 
     def _pread(self, offset: int, length: int, key: str) -> bytes:
+        # The system call allocates what it is asked for, so it is not asked for more than there is.
+        length = max(0, min(length, self._length - offset))
+        if length == 0:
+            return b""
         try:
             return _read_exactly(self._fd, offset, length)
         except OSError as error:
             raise storage_error(error, self.path, where=key) from error
 
-    def _entry(self, key: str) -> zipfile.ZipInfo | None:
+    def _entry(self, key: str) -> ZipMember | None:
         entry = self._members.get(key)
         if entry is None:
             return None
-        if entry.flag_bits & 0x41:
+        if entry.flags & 0x2041:
             raise UnsupportedFeatureError(
                 f"{self.path}: the archive is encrypted",
                 path=self.path,
                 where=key,
                 hint="unpack it with its password first",
             )
-        if entry.compress_type not in (0, 8):
+        if entry.method not in (0, 8):
             raise UnsupportedFeatureError(
-                f"{self.path}: zip method {entry.compress_type} is not read",
+                f"{self.path}: zip method {entry.method} is not read",
                 path=self.path,
                 where=key,
                 hint="zip the data again with stored or deflated members",
+            )
+        if entry.method == 0 and entry.packed != entry.size:
+            raise CorruptDataError(
+                f"a stored member has {entry.packed} bytes and declares {entry.size}",
+                path=self.path,
+                where=key,
             )
         return entry
 
@@ -305,29 +328,25 @@ class ZipStore:
         entry = self._entry(key)
         if entry is None:
             return None
-        if entry.file_size > limit:
+        if entry.size > limit or entry.packed > MAX_ENCODED_BYTES:
             raise CorruptDataError(
-                f"{entry.file_size} bytes, more than the {limit} that are accepted",
+                f"{entry.size} bytes, more than the {limit} that are accepted",
                 path=self.path,
                 where=key,
             )
-        if entry.compress_type == 0:
-            return self._whole(
-                self._pread(self._data_offset(key, entry), entry.file_size, key), entry, key
-            )
-        packed = self._pread(
-            self._data_offset(key, entry), min(entry.compress_size, MAX_ENCODED_BYTES), key
-        )
-        return self._whole(_inflate(packed, entry.file_size, self.path, key), entry, key)
+        data = self._pread(self._data_offset(key, entry), entry.packed, key)
+        if entry.method == 8:
+            data = _inflate(data, entry.size, self.path, key)
+        return self._whole(data, entry, key)
 
-    def _whole(self, data: bytes, entry: zipfile.ZipInfo, key: str) -> bytes:
+    def _whole(self, data: bytes, entry: ZipMember, key: str) -> bytes:
         import zlib
 
-        if len(data) != entry.file_size:
+        if len(data) != entry.size:
             raise CorruptDataError(
-                f"{len(data)} of {entry.file_size} bytes are there", path=self.path, where=key
+                f"{len(data)} of {entry.size} bytes are there", path=self.path, where=key
             )
-        if zlib.crc32(data) != entry.CRC:
+        if zlib.crc32(data) != entry.crc:
             raise CorruptDataError(
                 "the archive's checksum does not match", path=self.path, where=key
             )
@@ -337,44 +356,182 @@ class ZipStore:
         entry = self._entry(key)
         if entry is None:
             return None
-        if entry.compress_type == 0:
-            length = max(0, min(length, entry.file_size - offset))
+        if entry.method == 0:
+            length = max(0, min(length, entry.size - offset))
             return self._pread(self._data_offset(key, entry) + offset, length, key)
-        data = self.get(key)
-        return None if data is None else data[offset : offset + length]
+        with self._lock:
+            kept = self._inflated
+        if kept is None or kept[0] != key:
+            kept = (key, self.get(key) or b"")
+            with self._lock:
+                self._inflated = kept
+        return kept[1][offset : offset + length]
 
     def size(self, key: str) -> int | None:
         entry = self._members.get(key)
-        return None if entry is None else entry.file_size
+        return None if entry is None else entry.size
 
     def _tree(self) -> dict[str, tuple[set[str], set[str]]]:
-        if self._folders is None:
-            tree: dict[str, tuple[set[str], set[str]]] = {}
-            for key in self._members:
-                folder, _, name = key.rpartition("/")
-                tree.setdefault(folder, (set(), set()))[1].add(name)
-                while folder and name:
-                    parent, _, name = folder.rpartition("/")
-                    known = tree.setdefault(parent, (set(), set()))[0]
-                    if name in known:
-                        break
-                    known.add(name)
-                    folder = parent
-            self._folders = tree
-        return self._folders
+        """Names of folders and values by folder, built once."""
+        with self._lock:
+            if self._folders is None:
+                self._folders = _zip_tree(self._members)
+            return self._folders
 
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         folders, files = self._tree().get(prefix, (set(), set()))
         return sorted(folders), sorted(files)
 
     def walk(self, prefix: str) -> Iterator[tuple[str, int]]:
-        base = f"{prefix}/" if prefix else ""
-        return (
-            (key, entry.file_size) for key, entry in self._members.items() if key.startswith(base)
-        )
+        tree = self._tree()
+        pending = [prefix]
+        while pending:
+            folder = pending.pop()
+            folders, files = tree.get(folder, (set(), set()))
+            base = f"{folder}/" if folder else ""
+            pending.extend(base + name for name in folders)
+            for name in files:
+                yield base + name, self._members[base + name].size
 
     def close(self) -> None:
-        self._file.close()
+        if not self._closed:
+            self._closed = True
+            os.close(self._fd)
+
+
+def _zip_tree(members: Iterable[str]) -> dict[str, tuple[set[str], set[str]]]:
+    tree: dict[str, tuple[set[str], set[str]]] = {}
+    for key in members:
+        folder, _, name = key.rpartition("/")
+        tree.setdefault(folder, (set(), set()))[1].add(name)
+        while folder:
+            parent, _, name = folder.rpartition("/")
+            known = tree.setdefault(parent, (set(), set()))[0]
+            if name in known:
+                break
+            known.add(name)
+            folder = parent
+    return tree
+
+
+class _ZipDirectory:
+    """Reads the central directory of an archive, with or without ZIP64 fields."""
+
+    def __init__(self, path: str, fd: int, length: int) -> None:
+        self.path = path
+        self.fd = fd
+        self.length = length
+
+    def members(self) -> dict[str, ZipMember]:
+        """The members by name; directories are left out."""
+        count, size, offset, end = self._locate()
+        if count > MAX_ZIP_ENTRIES or size > self.length:
+            raise self._damaged(f"it claims {count} members in a directory of {size} bytes")
+        # Data in front of the archive (a self-extracting one, say) moves every offset by its length.
+        shift = end - size - offset
+        if shift < 0 or count * 46 > size:
+            raise self._damaged("its directory does not lie where the end record says")
+        return self._parse(_read_exactly(self.fd, end - size, size), count, shift)
+
+    def _damaged(self, why: str) -> CorruptDataError:
+        return CorruptDataError(
+            f"{self.path}: the zip archive is cut short or damaged ({why})",
+            path=self.path,
+            hint="download or copy the archive again",
+        )
+
+    def _parts(self) -> UnsupportedFeatureError:
+        return UnsupportedFeatureError(
+            f"{self.path}: a zip archive in several parts is not read",
+            path=self.path,
+            hint="join the parts into one archive first",
+        )
+
+    def _locate(self) -> tuple[int, int, int, int]:
+        """Number of entries, size and offset of the directory, and where the directory ends in the file."""
+        start = max(0, self.length - 22 - 0xFFFF)
+        tail = _read_exactly(self.fd, start, self.length - start)
+        at = tail.rfind(b"PK\x05\x06", 0, max(0, len(tail) - 18))
+        while at >= 0 and at + 22 + int.from_bytes(tail[at + 20 : at + 22], "little") > len(tail):
+            at = tail.rfind(b"PK\x05\x06", 0, at)
+        if at < 0:
+            raise self._damaged("the end of its directory is not there")
+        disk, first, here, count, size, offset, _ = struct.unpack("<4H2LH", tail[at + 4 : at + 22])
+        end = start + at
+        if end >= 20:
+            locator = _read_exactly(self.fd, end - 20, 20)
+            if locator[:4] == b"PK\x06\x07":
+                return self._locate_64(locator, end - 20)
+        if disk not in (0, 0xFFFF) or first not in (0, 0xFFFF) or here != count:
+            raise self._parts()
+        return count, size, offset, end
+
+    def _locate_64(self, locator: bytes, end: int) -> tuple[int, int, int, int]:
+        disk, where, disks = struct.unpack("<LQL", locator[4:20])
+        if disk != 0 or disks > 1:
+            raise self._parts()
+        for place in (where, end - 56):  # the second where data stands in front of the archive
+            if 0 <= place <= end - 56:
+                record = _read_exactly(self.fd, place, 56)
+                if record[:4] == b"PK\x06\x06":
+                    numbers = struct.unpack("<2L4Q", record[16:56])
+                    if numbers[0] or numbers[1] or numbers[2] != numbers[3]:
+                        raise self._parts()
+                    return numbers[3], numbers[4], numbers[5], place
+        raise self._damaged("its ZIP64 end record is not there")
+
+    def _parse(self, data: bytes, count: int, shift: int) -> dict[str, ZipMember]:
+        members: dict[str, ZipMember] = {}
+        header = struct.Struct("<4s4xHH4xLLLHHH8xL")  # 46 bytes, without what is of no use here
+        at = 0
+        for _ in range(count):
+            if at + 46 > len(data):
+                raise self._damaged("its directory ends early")
+            magic, flags, method, crc, packed, size, name_len, extra_len, note_len, offset = (
+                header.unpack_from(data, at)
+            )
+            if magic != b"PK\x01\x02":
+                raise self._damaged("an entry of its directory has a wrong signature")
+            names = at + 46
+            extra_at = names + name_len
+            at = extra_at + extra_len + note_len
+            if at > len(data):
+                raise self._damaged("its directory ends early")
+            if 0xFFFFFFFF in (packed, size, offset):
+                extra = data[extra_at : extra_at + extra_len]
+                packed, size, offset = self._wide(extra, packed, size, offset)
+            name = _zip_name(data[names:extra_at])
+            if not name.endswith("/"):
+                members[name] = ZipMember(method, flags, crc, packed, size, offset + shift)
+        return members
+
+    def _wide(self, extra: bytes, packed: int, size: int, offset: int) -> tuple[int, int, int]:
+        """Replace the numbers that did not fit 32 bits by those of the ZIP64 extra field."""
+        at = 0
+        while at + 4 <= len(extra):
+            kind, length = struct.unpack_from("<HH", extra, at)
+            if kind == 1:
+                field = extra[at + 4 : at + 4 + length]
+                numbers = iter(struct.unpack(f"<{len(field) // 8}Q", field[: len(field) // 8 * 8]))
+                wanted = (size, packed, offset)
+                found = [next(numbers, -1) if n == 0xFFFFFFFF else n for n in wanted]
+                if -1 in found:
+                    break
+                return found[1], found[0], found[2]
+            at += 4 + length
+        raise self._damaged("an entry lacks its ZIP64 numbers")
+
+
+def _zip_name(raw: bytes) -> str:
+    """A member's name: UTF-8, whether its flag says so or not, else the code page of old archives.
+
+    Some archivers of Windows separate folders by backslashes, and some put `./` in front.
+    """
+    try:
+        name = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        name = raw.decode("cp437")
+    return name.replace("\\", "/").removeprefix("./")
 
 
 def _inflate(packed: bytes, size: int, path: str, key: str) -> bytes:
@@ -393,21 +550,6 @@ def _inflate(packed: bytes, size: int, path: str, key: str) -> bytes:
     return data
 
 
-def _zip_error(path: str, error: Exception) -> Exception:
-    text = str(error)
-    if "multiple disks" in text or isinstance(error, NotImplementedError):
-        return UnsupportedFeatureError(
-            f"{path}: a zip archive in several parts is not read",
-            path=path,
-            hint="join the parts into one archive first",
-        )
-    return CorruptDataError(
-        f"{path}: the zip archive is cut short or damaged ({text.lower()})",
-        path=path,
-        hint="download or copy the archive again",
-    )
-
-
 class StoredObject:
     """One value of a store, read by byte range."""
 
@@ -421,7 +563,7 @@ class StoredObject:
 
     def read(self, offset: int, length: int) -> bytes:
         data = (
-            self._store.get_range(self._key, offset, length) if 0 <= offset and length >= 0 else b""
+            self._store.get_range(self._key, offset, length) if offset >= 0 and length >= 0 else b""
         )
         if data is None or len(data) != length:
             raise CorruptDataError(
