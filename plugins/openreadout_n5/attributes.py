@@ -217,6 +217,8 @@ def encoded_array(store: Store, info: DatasetInfo, lookup: CodecLookup) -> Encod
         lookup=lookup,
         documents=DOCUMENTS,
     )
-    shown = (codec,) if info.compressor is None else (codec, info.compressor)
+    # People want to see the compressor; that a block is transposed and big-endian goes without saying.
+    named = CodecSpec(codec.name)
+    shown = (named,) if info.compressor is None else (named, info.compressor)
     array.layout = ArrayLayout(info.block[::-1], None, shown)
     return array

@@ -78,6 +78,8 @@ def build_image(
     stacked = found.stacked
     shown = order_axes([*stored, stacked]) if stacked else stored
     units = _units(found, letters)
+    if any(level.frame.rotated for level in found.levels):
+        report.warn("its affine turns or shears, which no scale can say", found.path or "/")
     levels = tuple(
         ResolutionLevel(
             level.path,
