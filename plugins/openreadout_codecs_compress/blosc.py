@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from openreadout.codecs import Buffer, ByteSize, CodecLookup, CodecSpec
 from openreadout.errors import CorruptDataError, UnsupportedFeatureError
@@ -146,7 +146,9 @@ def _check_blosc2(header: BloscHeader, buffer: memoryview) -> None:
         raise UnsupportedFeatureError("blosc: a Blosc 2 buffer of values that were never set")
 
 
-def encode_blosc(data: Buffer, *, cname: str, clevel: int, shuffle: str, typesize: int, blocksize: int) -> bytes:  # fmt: skip
+def encode_blosc(
+    data: Buffer, *, cname: str, clevel: int, shuffle: str, typesize: int, blocksize: int
+) -> bytes:
     """Encode to one Blosc 1 buffer, in this thread.
 
     `typesize` takes effect when it divides the length of `data`; the header says what was done.
@@ -155,7 +157,7 @@ def encode_blosc(data: Buffer, *, cname: str, clevel: int, shuffle: str, typesiz
     import numpy as np
 
     whole = len(data) % typesize == 0 and len(data) > 0
-    samples = np.frombuffer(data, f"V{typesize if whole else 1}")
+    samples: Any = np.frombuffer(data, f"V{typesize if whole else 1}")
     encoded = call(
         "blosc", imagecodecs.blosc_encode, samples, level=clevel, compressor=cname, shuffle=shuffle,
         blocksize=blocksize or None, numthreads=1,

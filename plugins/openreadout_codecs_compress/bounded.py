@@ -54,7 +54,7 @@ def decode_into(
     out: NDArray[np.uint8] = np.empty(size.count, np.uint8)
     filled = len(call(codec, decoder, data, out=out, **options))
     size.check(filled, codec)
-    return memoryview(out[:filled])
+    return out[:filled].data
 
 
 class Decompressor(Protocol):

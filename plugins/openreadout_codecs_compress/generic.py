@@ -28,7 +28,7 @@ NUMBER_KINDS = "biufc"
 
 def codec_id(spec: CodecSpec) -> str:
     """numcodecs' own name of a codec."""
-    return spec.name.removeprefix(PREFIX)
+    return str(spec.name).removeprefix(PREFIX)
 
 
 def build(spec: CodecSpec) -> Any:
@@ -120,8 +120,9 @@ def as_bytes(value: Any) -> memoryview:
     """The bytes of what a codec returned, an array or a buffer."""
     import numpy as np
 
-    array = np.ascontiguousarray(value) if isinstance(value, np.ndarray) else np.frombuffer(value, np.uint8)  # fmt: skip
-    return memoryview(array.reshape(-1).view(np.uint8)) if array.size else memoryview(b"")
+    array = value if isinstance(value, np.ndarray) else np.frombuffer(value, np.uint8)
+    array = np.ascontiguousarray(array)
+    return array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +202,7 @@ class NumcodecsArrayCodec:
         import numpy as np
 
         if codec_id(self.spec) == "packbits":
-            _check_packbits(memoryview(data))
+            _check_packbits(data.tobytes())
         decoded = run(self.spec, self.codec.decode, np.ascontiguousarray(data))
         return self._shaped(decoded, spec)
 

@@ -96,7 +96,7 @@ def _encode_block(data: Buffer, acceleration: int) -> bytes:
     return bytes(call("lz4", imagecodecs.lz4_encode, data, level=acceleration))
 
 
-# -- N5 -----------------------------------------------------------------------------------------------------------------
+# -- N5 ----------------------------------------------------------------------------------------------------------------
 
 
 def decode_n5(data: Buffer, size: ByteSize) -> Buffer:

@@ -26,7 +26,7 @@ XZ_MEMORY = 256 * MIB
 DICTIONARY_FILTERS = (0x4000000000000001, 0x21)
 
 
-# -- gzip and zlib ------------------------------------------------------------------------------------------------------
+# -- gzip and zlib ----------------------------------------------------------------------------------------------------
 
 
 def decode_gzip(data: Buffer, size: ByteSize) -> Buffer:
@@ -46,7 +46,9 @@ def decode_gzip(data: Buffer, size: ByteSize) -> Buffer:
 
 def is_zlib(data: Buffer) -> bool:
     """Whether the data begin with a zlib header: deflate, a window of at most 32 KiB, and its check bits."""
-    return len(data) > 1 and data[0] & 0x0F == 8 and data[0] >> 4 <= 7 and (data[0] * 256 + data[1]) % 31 == 0  # fmt: skip
+    if len(data) < 2 or data[0] & 0x0F != 8 or data[0] >> 4 > 7:
+        return False
+    return (data[0] << 8 | data[1]) % 31 == 0
 
 
 def _whole(decoder: Callable[..., Any], data: Buffer, size: ByteSize) -> memoryview | None:
@@ -60,7 +62,7 @@ def _whole(decoder: Callable[..., Any], data: Buffer, size: ByteSize) -> memoryv
         filled = len(decoder(data, out=out))
     except RuntimeError:
         return None  # several streams, or damage: the slow way finds out which and says so
-    return memoryview(out) if filled == size.count else None
+    return out.data if filled == size.count else None
 
 
 def _fast_gzip(data: Buffer, size: ByteSize) -> memoryview | None:
@@ -70,7 +72,8 @@ def _fast_gzip(data: Buffer, size: ByteSize) -> memoryview | None:
     out = _whole(imagecodecs.gzip_decode, data, size)
     if out is None:
         return None
-    trailer = imagecodecs.deflate_crc32(out).to_bytes(4, "little")
+    crc32: Callable[..., int] = imagecodecs.deflate_crc32
+    trailer = crc32(out).to_bytes(4, "little")
     trailer += (len(out) & 0xFFFFFFFF).to_bytes(4, "little")
     return out if bytes(data[-8:]) == trailer else None
 
@@ -102,7 +105,8 @@ def decode_zlib(data: Buffer, size: ByteSize, codec: str = "zlib") -> Buffer:
     if not len(data):
         raise CorruptDataError(f"{codec}: there are no data")
     out = _whole(imagecodecs.deflate_decode, data, size)
-    if out is not None and bytes(data[-4:]) == imagecodecs.deflate_adler32(out).to_bytes(4, "big"):
+    adler32: Callable[..., int] = imagecodecs.deflate_adler32
+    if out is not None and bytes(data[-4:]) == adler32(out).to_bytes(4, "big"):
         return out
     streams = Streams(codec, data, size, (zlib.error,))
     streams.decode(cast("Decompressor", zlib.decompressobj(ZLIB_WINDOW)))
@@ -131,7 +135,7 @@ def encode_zlib(data: Buffer, level: int) -> bytes:
     return bytes(call("zlib", imagecodecs.deflate_encode, data, level=level))
 
 
-# -- bzip2 --------------------------------------------------------------------------------------------------------------
+# -- bzip2 ------------------------------------------------------------------------------------------------------------
 
 
 def decode_bz2(data: Buffer, size: ByteSize) -> Buffer:
@@ -158,7 +162,7 @@ def encode_bz2(data: Buffer, level: int) -> bytes:
     return bz2.compress(data, level)
 
 
-# -- xz and lzma --------------------------------------------------------------------------------------------------------
+# -- xz and lzma ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +193,11 @@ def decode_lzma(data: Buffer, size: ByteSize, form: LzmaFormat) -> Buffer:
 
 
 def _decode_one(streams: Streams, make: Callable[[], Any]) -> None:
+    import lzma
+
     try:
         decompressor = make()
-    except (ValueError, TypeError, OverflowError, *streams.errors) as error:
+    except (ValueError, TypeError, OverflowError, lzma.LZMAError) as error:
         raise CorruptDataError(f"lzma: these filters cannot be used ({error})") from error
     streams.decode(decompressor)
 
@@ -259,7 +265,7 @@ def parse_filters(value: object) -> tuple[Mapping[str, Any], ...] | None:
     return tuple(value)
 
 
-# -- codecs -------------------------------------------------------------------------------------------------------------
+# -- codecs -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ def decode_samples(data: Buffer, spec: ChunkSpec, endian: str | None) -> NDArray
     if (
         spec.dtype == "bool"
     ):  # any byte but 0 would otherwise be a bool that equals neither True nor False
-        return (np.frombuffer(data, np.uint8) != 0).reshape(spec.shape)
+        truth: NDArray[Any] = np.frombuffer(data, np.uint8) != 0
+        return truth.reshape(spec.shape)
     stored = native(spec.dtype).newbyteorder(">" if endian == "big" else "<")
     array = np.frombuffer(data, stored) if spec.byte_count else np.empty(0, stored)
     return array.astype(native(spec.dtype), copy=False).reshape(spec.shape)
@@ -34,7 +35,10 @@ def encode_samples(array: NDArray[Any], spec: ChunkSpec, endian: str | None) -> 
 
 @dataclass(frozen=True, slots=True)
 class BytesCodec:
-    """Zarr v3 core codec `bytes`, and the sample layout of Zarr v2 and N5; `endian` may be left out for one-byte types."""
+    """Zarr v3 core codec `bytes`, which is also how Zarr v2 and N5 lay out samples.
+
+    `endian` may be left out for types of one byte.
+    """
 
     kind: ClassVar[str] = "array-bytes"
     endian: str | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +41,7 @@ def parse_shape(value: object) -> tuple[Entry, ...]:
     if entries.count(-1) > 1:
         raise CorruptDataError("codec reshape: shape has more than one -1")
     named = [axis for entry in entries if isinstance(entry, tuple) for axis in entry]
-    if any(b <= a for a, b in zip(named, named[1:], strict=False)):
+    if any(b <= a for a, b in itertools.pairwise(named)):
         raise CorruptDataError(f"codec reshape: the input axes {named} are not in rising order")
     return entries
 
@@ -48,9 +49,10 @@ def parse_shape(value: object) -> tuple[Entry, ...]:
 def _entry(entry: object) -> Entry:
     if type(entry) is int and (entry == -1 or 0 < entry <= MAX_AXIS):
         return entry
-    if isinstance(entry, list | tuple) and 0 < len(entry) <= MAX_DIMENSIONS:
-        if all(type(axis) is int and 0 <= axis < MAX_DIMENSIONS for axis in entry):
-            return tuple(entry)
+    axes = tuple(entry) if isinstance(entry, list | tuple) else ()
+    whole = all(type(axis) is int and 0 <= axis < MAX_DIMENSIONS for axis in axes)
+    if whole and 0 < len(axes) <= MAX_DIMENSIONS:
+        return axes
     raise CorruptDataError(
         f"codec reshape: {entry!r:.200} is neither a length above 0, nor -1, nor a list of input axes"
     )

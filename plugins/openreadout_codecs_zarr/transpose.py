@@ -23,10 +23,11 @@ def parse_order(spec: CodecSpec) -> tuple[int, ...] | str:
     order = spec.configuration.get("order")
     if order in ("C", "F") and isinstance(order, str):
         return order
-    whole = isinstance(order, list | tuple) and all(type(n) is int for n in order)
-    if not whole or len(order) > MAX_DIMENSIONS or sorted(order) != list(range(len(order))):
-        raise CorruptDataError(f"codec transpose: order {order!r:.200} is no permutation of axes")
-    return tuple(order)
+    if isinstance(order, list | tuple) and len(order) <= MAX_DIMENSIONS:
+        whole = all(type(axis) is int for axis in order)
+        if whole and sorted(order) == list(range(len(order))):
+            return tuple(order)
+    raise CorruptDataError(f"codec transpose: order {order!r:.200} is no permutation of axes")
 
 
 @dataclass(frozen=True, slots=True)
