@@ -1,0 +1,378 @@
+"""`TiffArray`: one resolution level of an image as a chunked array over the planes of one or several TIFF files."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from openreadout.arrays import (
+    ArrayLayout,
+    ChunkIndex,
+    Presence,
+    chunk_region,
+    grid_shape,
+    region_shape,
+)
+from openreadout.codecs import ITEM_BYTES, CodecSpec, native
+from openreadout.errors import CorruptDataError, OpenReadoutError, UnsupportedFeatureError
+from openreadout.limits import MAX_ENCODED_BYTES, PRESENCE_SAMPLES
+from openreadout_ome_tiff.ifd import TiffFile
+from openreadout_ome_tiff.page import Page, PageLayout, check_segment_size, dtype_name, read_page
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+CHUNK_BYTES = 512 << 10
+"""What strips are grouped to: large enough to be worth a call, small enough to keep several threads busy."""
+CACHE_BYTES = 64 << 20
+"""Tables of strips and tiles that are kept."""
+PlaneKey = tuple[int, int, int]
+"""t, c, z."""
+
+
+class PlaneRef(NamedTuple):
+    """Where a plane is: the file of the set and the byte offset of its IFD, and the IFD's number for messages."""
+
+    member: int
+    offset: int
+    number: int
+
+
+class Pages:
+    """The files of a set and the IFDs read from them; the least used are dropped beyond a number of bytes."""
+
+    def __init__(self, members: tuple[TiffFile, ...]) -> None:
+        self.members = members
+        self._lock = threading.Lock()
+        self._known: OrderedDict[tuple[int, int], Page] = OrderedDict()
+        self._bytes = 0
+
+    def page(self, ref: PlaneRef) -> Page:
+        """The IFD of a plane."""
+        key = (ref.member, ref.offset)
+        with self._lock:
+            page = self._known.get(key)
+            if page is not None:
+                self._known.move_to_end(key)
+                return page
+        page = read_page(self.members[ref.member], ref.offset)
+        with self._lock:
+            if key not in self._known:
+                self._known[key] = page
+                self._bytes += page.weight
+                while self._bytes > CACHE_BYTES and len(self._known) > 1:
+                    self._bytes -= self._known.popitem(last=False)[1].weight
+        return page
+
+
+@dataclass(frozen=True, slots=True)
+class TiffArray:
+    """One level, in the order t, c, z, y, x and, for colour, s.
+
+    Parameters
+    ----------
+    pages : Pages
+    planes : mapping of (t, c, z) to PlaneRef
+        Planes that are not in it are not stored, and read as zeros.
+    shape : tuple of int
+    dtype : str
+        numpy name, or the file's own words for a type that is not read.
+    model : PageLayout
+        The layout of the first plane; its tiles, or groups of its strips, are the chunks. A plane laid out differently
+        is read all the same, from its own segments.
+    declared : str or None
+        The type that the metadata names; see `dtype_name`.
+    """
+
+    pages: Pages
+    planes: Mapping[PlaneKey, PlaneRef]
+    shape: tuple[int, ...]
+    dtype: str
+    model: PageLayout
+    declared: str | None = None
+
+    @property
+    def chunk_shape(self) -> tuple[int, ...]:
+        return (1, 1, 1, *self._chunk_yx(), *self.shape[5:])
+
+    def _chunk_yx(self) -> tuple[int, int]:
+        if self.model.tiled:
+            return self.model.segment_length, self.model.segment_width
+        row = self.model.width * self.model.samples * ITEM_BYTES.get(self.dtype, 1)
+        if self.model.is_plain:
+            return max(1, min(self.model.length, CHUNK_BYTES // max(1, row))), self.model.width
+        strips = max(1, CHUNK_BYTES // max(1, row * self.model.segment_length))
+        return min(self.model.length, strips * self.model.segment_length), self.model.width
+
+    @property
+    def fill_value(self) -> Any:
+        return 0
+
+    @property
+    def layout(self) -> ArrayLayout:
+        model = self.model
+        stored = (1, 1, 1, model.segment_length, model.segment_width)
+        if len(self.shape) > 5:
+            stored = (*stored, model.stored_samples)  # type: ignore[assignment]
+        configuration = {"predictor": model.predictor} if model.predictor != 1 else {}
+        codecs = (
+            (CodecSpec(model.codec, configuration),)
+            if model.compression != 1
+            else (CodecSpec("none"),)
+        )
+        return ArrayLayout(stored, None, codecs)
+
+    # -- presence ----------------------------------------------------------------------------------
+
+    def is_stored(self, index: ChunkIndex) -> bool:
+        ref = self.planes.get(self._key(index))
+        if ref is None:
+            return False
+        page = self.pages.page(ref)
+        return any(page.segment(n)[1] for n in self._segments(page.layout, index))
+
+    def locate(self, index: ChunkIndex) -> str:
+        ref = self.planes.get(self._key(index))
+        if ref is None:
+            t, c, z = self._key(index)
+            return f"plane t={t} c={c} z={z}"
+        where = self._where(ref)
+        try:
+            page = self.pages.page(ref)
+            segment = next(iter(self._segments(page.layout, index)))
+            return f"{where}, byte {page.segment(segment)[0]}"
+        except (OpenReadoutError, StopIteration):
+            return where
+
+    def _where(self, ref: PlaneRef) -> str:
+        name = self.pages.members[ref.member].file.path.replace("\\", "/").rpartition("/")[2]
+        number = f"IFD {ref.number}" if ref.number >= 0 else f"SubIFD at byte {ref.offset}"
+        return f"{name}: {number}" if len(self.pages.members) > 1 else number
+
+    def presence(self) -> Presence:
+        rows, columns = grid_shape(self.shape, self.chunk_shape)[3:5]
+        planes = sorted(self.planes)
+        total = self.shape[0] * self.shape[1] * self.shape[2] * rows * columns
+        per_plane = rows * columns
+        seen = planes[:: max(1, len(planes) * per_plane // PRESENCE_SAMPLES + 1)]
+        exact = len(seen) == len(planes)
+        stored, first, last = 0, None, None
+        for key in seen:
+            for index in self._stored_in(key, rows, columns):
+                stored += 1
+                first = first or index
+                last = index
+        if not exact and seen:
+            stored = stored * len(planes) // len(seen)
+        return Presence(total=total, stored=stored, first=first, last=last, exact=exact)
+
+    def stored_indices(self) -> Iterator[ChunkIndex]:
+        rows, columns = grid_shape(self.shape, self.chunk_shape)[3:5]
+        for key in sorted(self.planes):
+            yield from self._stored_in(key, rows, columns)
+
+    def _stored_in(self, key: PlaneKey, rows: int, columns: int) -> Iterator[ChunkIndex]:
+        """The stored chunks of one plane; one whose IFD is damaged counts, so that reading it tells what is wrong."""
+        rest = (0,) * (len(self.shape) - 5)
+        try:
+            page: Page | None = self.pages.page(self.planes[key])
+        except (CorruptDataError, UnsupportedFeatureError):
+            page = None
+        for y, x in itertools.product(range(rows), range(columns)):
+            index = (*key, y, x, *rest)
+            if page is None or any(page.segment(n)[1] for n in self._segments(page.layout, index)):
+                yield index
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def _key(self, index: ChunkIndex) -> PlaneKey:
+        return index[0], index[1], index[2]
+
+    def _yx(self, index: ChunkIndex) -> tuple[int, int, int, int]:
+        """First and last row and column of a chunk, clipped."""
+        covers = chunk_region(index, self.shape, self.chunk_shape)
+        return covers[3][0], covers[3][1], covers[4][0], covers[4][1]
+
+    def _segments(self, layout: PageLayout, index: ChunkIndex) -> Iterator[int]:
+        """Numbers of the segments that a chunk needs."""
+        y0, y1, x0, x1 = self._yx(index)
+        area = layout.across * layout.down
+        for sample in range(layout.samples if layout.planar else 1):
+            for down in range(y0 // layout.segment_length, -(-y1 // layout.segment_length)):
+                for across in range(x0 // layout.segment_width, -(-x1 // layout.segment_width)):
+                    yield sample * area + down * layout.across + across
+
+    def read_chunk(self, index: ChunkIndex) -> NDArray[Any]:
+        import numpy as np
+
+        shape = region_shape(chunk_region(index, self.shape, self.chunk_shape))
+        ref = self.planes.get(self._key(index))
+        if ref is None:
+            return np.zeros(shape, native(self.dtype))
+        try:
+            page = self.pages.page(ref)
+            self._check(page)
+            plane = self._read(page, index)
+        except OpenReadoutError as error:
+            path = self.pages.members[ref.member].file.path
+            where = self._where(ref)
+            if error.where and error.where.startswith("byte"):
+                where = f"{where}, {error.where}"
+            error.path, error.where, error.format_id = path, where, "ome-tiff"
+            raise
+        return plane.reshape(shape)
+
+    def _check(self, page: Page) -> None:
+        from openreadout_ome_tiff.decode import check_supported
+
+        layout = page.layout
+        check_supported(layout, self.dtype)
+        samples = self.shape[5] if len(self.shape) > 5 else 1
+        if (layout.length, layout.width, layout.samples) != (*self.shape[3:5], samples):
+            raise CorruptDataError(
+                f"the IFD holds {layout.width} x {layout.length} pixels of {layout.samples} samples,"
+                f" and the image has {self.shape[4]} x {self.shape[3]} of {samples}"
+            )
+        if dtype_name(layout, self.declared) != self.dtype:
+            raise CorruptDataError(
+                f"the IFD holds {dtype_name(layout, self.declared)}, and the image {self.dtype}"
+            )
+        check_segment_size(layout, ITEM_BYTES[self.dtype], page.file.file.path)
+
+    def _read(self, page: Page, index: ChunkIndex) -> NDArray[Any]:
+        """The chunk's part of a plane, shape (y, x, samples)."""
+        import numpy as np
+
+        layout = page.layout
+        y0, y1, x0, x1 = self._yx(index)
+        if layout.is_plain and not layout.tiled:
+            return self._read_rows(page, y0, y1)
+        numbers = list(self._segments(layout, index))
+        stored = _fetch(page, numbers)
+        if len(numbers) == 1 and stored[0] is not None:
+            return self._place(page, numbers[0], stored[0], (y0, y1, x0, x1), None)
+        out = np.zeros((y1 - y0, x1 - x0, layout.samples), native(self.dtype))
+        for number, data in zip(numbers, stored, strict=True):
+            if data is not None:
+                self._place(page, number, data, (y0, y1, x0, x1), out)
+        return out
+
+    def _place(
+        self,
+        page: Page,
+        number: int,
+        data: bytes | memoryview,
+        region: tuple[int, int, int, int],
+        out: NDArray[Any] | None,
+    ) -> NDArray[Any]:
+        """Decode a segment and put what lies in `region` into `out`, or return just that where `out` is None."""
+        from openreadout_ome_tiff.decode import decode_segment
+
+        layout = page.layout
+        area = layout.across * layout.down
+        sample, place = divmod(number, area)
+        down, across = divmod(place, layout.across)
+        try:
+            block = decode_segment(
+                layout, self.dtype, data, layout.segment_rows(down), page.jpeg_tables
+            )
+        except CorruptDataError as error:
+            error.where = f"byte {page.segment(number)[0]}"
+            raise
+        top, left = down * layout.segment_length, across * layout.segment_width
+        y0, y1, x0, x1 = region
+        bottom = min(y1, top + layout.segment_rows(down), layout.length)
+        right = min(x1, left + layout.segment_width, layout.width)
+        first, start = max(y0, top), max(x0, left)
+        part = block[first - top : bottom - top, start - left : right - left]
+        if part.shape[:2] != (bottom - first, right - start):
+            raise CorruptDataError(
+                f"{layout.codec}: the tile decodes to fewer pixels than it covers",
+                where=f"byte {page.segment(number)[0]}",
+            )
+        if out is None:
+            return part
+        channels = slice(sample, sample + 1) if layout.planar else slice(None)
+        out[first - y0 : bottom - y0, start - x0 : right - x0, channels] = part
+        return part
+
+    def _read_rows(self, page: Page, y0: int, y1: int) -> NDArray[Any]:
+        """Rows of uncompressed strips, read by position: a plane in one strip is never read whole."""
+        import numpy as np
+
+        layout = page.layout
+        parts = [
+            self._rows_of_sample(page, sample, y0, y1)
+            for sample in range(layout.samples if layout.planar else 1)
+        ]
+        stored = np.dtype(native(self.dtype)).newbyteorder(layout.order)
+        if layout.sample_format == 5:
+            half = np.dtype(f"i{layout.bits // 16}").newbyteorder(layout.order)
+            blocks = [np.frombuffer(part, half).astype("f4").view("c8") for part in parts]
+        else:
+            blocks = [np.frombuffer(part, stored) for part in parts]
+        shape = (y1 - y0, layout.width, layout.stored_samples)
+        if len(blocks) == 1:
+            block = blocks[0].reshape(shape)
+        else:
+            block = np.concatenate([block.reshape(shape) for block in blocks], axis=2)
+        return block if block.dtype.isnative else block.astype(native(self.dtype))
+
+    def _rows_of_sample(self, page: Page, sample: int, y0: int, y1: int) -> bytes | bytearray:
+        """The bytes of some rows; strips that follow one another in the file are read at once."""
+        layout = page.layout
+        row = layout.row_bytes
+        runs: list[tuple[int, int]] = []
+        for down in range(y0 // layout.segment_length, -(-y1 // layout.segment_length)):
+            top = down * layout.segment_length
+            offset, count = page.segment(sample * layout.down + down)
+            first = max(y0, top) - top
+            rows = min(y1, top + layout.segment_rows(down)) - top - first
+            start, length = offset + first * row, rows * row
+            if not count:
+                start = -1
+            elif count < (first + rows) * row:
+                raise CorruptDataError(
+                    f"a strip of {count} bytes where {layout.segment_rows(down) * row} belong",
+                    where=f"byte {offset}",
+                )
+            if runs and start >= 0 and runs[-1][0] >= 0 and sum(runs[-1]) == start:
+                runs[-1] = (runs[-1][0], runs[-1][1] + length)
+            else:
+                runs.append((start, length))
+        file = page.file.file
+        parts = [
+            bytes(length) if start < 0 else file.read_exactly(start, length, "a strip")
+            for start, length in runs
+        ]
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _fetch(page: Page, numbers: list[int]) -> list[bytes | memoryview | None]:
+    """The stored bytes of segments, None for one that is not stored; neighbours in the file are read at once."""
+    places = [page.segment(n) for n in numbers]
+    file = page.file.file
+    for offset, count in places:
+        if count > MAX_ENCODED_BYTES:
+            raise CorruptDataError(
+                f"a strip or tile of {count} bytes, more than the {MAX_ENCODED_BYTES} that are accepted",
+                where=f"byte {offset}",
+            )
+    stored = [(offset, count) for offset, count in places if count]
+    if len(stored) > 1:
+        start = min(offset for offset, _ in stored)
+        end = max(offset + count for offset, count in stored)
+        if end - start <= 2 * sum(count for _, count in stored) + 4096 and end <= file.size:
+            whole = memoryview(file.read_exactly(start, end - start, "a strip or tile"))
+            return [
+                whole[offset - start : offset - start + count] if count else None
+                for offset, count in places
+            ]
+    return [
+        file.read_exactly(offset, count, "a strip or tile") if count else None
+        for offset, count in places
+    ]

@@ -1,0 +1,139 @@
+"""Positional reads of the files of a set, with a bound on how many are open at once.
+
+Each file has a descriptor of its own that only positional reads use, so any number of threads may read. Sets of
+thousands of files share a few dozen descriptors.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections import OrderedDict
+
+from openreadout import system
+from openreadout.errors import CorruptDataError, StorageError, storage_error
+
+MAX_OPEN = 64
+"""Files held open at once; the usual limit of a process is 256 on macOS and 1024 on Linux."""
+
+
+class Handles:
+    """Descriptors by path, opened when needed; the one unused for longest is closed first."""
+
+    def __init__(self, limit: int = MAX_OPEN) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._open: OrderedDict[str, int] = OrderedDict()
+        self._users: dict[int, int] = {}
+
+    def acquire(self, path: str) -> int:
+        """A descriptor of the file, which stays open until `release`."""
+        with self._lock:
+            fd = self._open.get(path)
+            if fd is None:
+                fd = open_file(path)
+                self._open[path] = fd
+                self._users[fd] = 0
+            self._open.move_to_end(path)
+            self._users[fd] += 1
+            self._trim()
+            return fd
+
+    def release(self, fd: int) -> None:
+        """The caller is done with a descriptor."""
+        with self._lock:
+            self._users[fd] -= 1
+
+    def _trim(self) -> None:
+        for path in list(self._open):
+            if len(self._open) <= self._limit:
+                return
+            fd = self._open[path]
+            if self._users[fd] == 0:
+                del self._open[path], self._users[fd]
+                os.close(fd)
+
+    def close(self) -> None:
+        """Close everything; a later read opens its file again."""
+        with self._lock:
+            for fd in self._open.values():
+                os.close(fd)
+            self._open.clear()
+            self._users.clear()
+
+
+def open_file(path: str) -> int:
+    """A descriptor of a regular file.
+
+    Raises
+    ------
+    StorageError
+        The system refuses, or something else than a file stands there.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | system.OPEN_FLAGS)
+    except ValueError as error:
+        raise StorageError(f"{path!r}: not a file name", path=path) from error
+    except OSError as error:
+        raise storage_error(error, path) from error
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    raise StorageError(f"{path}: not a regular file", path=path)
+
+
+class File:
+    """One file, read by position.
+
+    Parameters
+    ----------
+    path : str
+    handles : Handles
+        Shared by the files of a set.
+    """
+
+    def __init__(self, path: str, handles: Handles) -> None:
+        self.path = path
+        self._handles = handles
+        fd = handles.acquire(path)
+        try:
+            self.size = os.fstat(fd).st_size
+        finally:
+            handles.release(fd)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """At most `length` bytes from `offset`; fewer where the file ends."""
+        length = min(length, self.size - offset)
+        if length <= 0 or offset < 0:
+            return b""
+        fd = self._handles.acquire(self.path)
+        try:
+            data = system.pread(fd, length, offset)
+            while 0 < len(data) < length:
+                more = system.pread(fd, length - len(data), offset + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            raise storage_error(error, self.path) from error
+        finally:
+            self._handles.release(fd)
+        return data
+
+    def read_exactly(self, offset: int, length: int, what: str) -> bytes:
+        """Exactly `length` bytes.
+
+        Raises
+        ------
+        CorruptDataError
+            The file ends before them; `what` says what they are.
+        """
+        data = self.read(offset, length)
+        if len(data) != length:
+            raise CorruptDataError(
+                f"{what} lies past the end: the file is truncated at {self.size} bytes",
+                path=self.path,
+                where=f"byte {offset}",
+            )
+        return data

@@ -1,0 +1,202 @@
+"""What `check` looks at beyond opening: IFDs, offsets, overlaps, and every plane's tags against its image."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from openreadout.errors import CorruptDataError, OpenReadoutError, UnsupportedFeatureError
+from openreadout.model import Finding
+from openreadout_ome_tiff.array import PlaneRef, TiffArray
+from openreadout_ome_tiff.page import Page, dtype_name
+
+if TYPE_CHECKING:
+    from openreadout_ome_tiff.ifd import TiffFile
+    from openreadout_ome_tiff.reader import OpenedImage
+
+MAX_RANGES = 2_000_000
+"""Strips and tiles of one file that are compared for overlaps."""
+MAX_FINDINGS = 1000
+"""Findings of one kind for one array; a file that is wrong throughout is not listed plane by plane."""
+
+
+def inspect(
+    images: Sequence[OpenedImage], files: Sequence[TiffFile], *, full: bool
+) -> Iterator[Finding]:
+    """Findings about the structure of the files; no pixel is decoded.
+
+    Parameters
+    ----------
+    images : sequence of OpenedImage
+    files : sequence of TiffFile
+        The members that the images' planes point into.
+    full : bool
+        Overlaps are looked for in every file, not just where that costs little.
+    """
+    ranges: dict[int, list[tuple[int, int, str]]] = {}
+    for n, opened in enumerate(images):
+        for level, resolution in enumerate(opened.image.levels):
+            array = resolution.array
+            if isinstance(array, TiffArray):
+                yield from _planes(array, n, level, ranges)
+        if opened.table.beyond:
+            yield Finding(
+                "metadata",
+                "warning",
+                f"{opened.table.beyond} planes of TiffData lie outside the image or name IFDs that are not there",
+                image=n,
+            )
+    for member, found in ranges.items():
+        if full or len(found) <= MAX_RANGES // 10:
+            yield from _overlaps(found[:MAX_RANGES], files[member])
+
+
+def _planes(
+    array: TiffArray, image: int, level: int, ranges: dict[int, list[tuple[int, int, str]]]
+) -> Iterator[Finding]:
+    count = 0
+    for key in sorted(array.planes):
+        ref = array.planes[key]
+        for finding in _plane(array, ref, image, level, ranges):
+            count += 1
+            yield finding
+        if count >= MAX_FINDINGS:
+            yield Finding(
+                "metadata",
+                "warning",
+                f"further faults of level {level} are not listed",
+                image,
+                level,
+            )
+            return
+
+
+def _plane(
+    array: TiffArray,
+    ref: PlaneRef,
+    image: int,
+    level: int,
+    ranges: dict[int, list[tuple[int, int, str]]],
+) -> Iterator[Finding]:
+    where = _where(array, ref)
+    try:
+        page = array.pages.page(ref)
+    except UnsupportedFeatureError as error:
+        yield Finding("unsupported_codec", "info", error.message, image, level, where)
+        return
+    except CorruptDataError as error:
+        code = "truncated" if "truncated" in error.message else "metadata"
+        yield Finding(code, "error", error.message, image, level, where)
+        return
+    except OpenReadoutError as error:
+        yield Finding("metadata", "error", error.message, image, level, where)
+        return
+    yield from _tags(array, page, image, level, where)
+    yield from _segments(page, ref, image, level, where, ranges)
+
+
+def _where(array: TiffArray, ref: PlaneRef) -> str:
+    name = os.path.basename(array.pages.members[ref.member].file.path)
+    number = f"IFD {ref.number}" if ref.number >= 0 else f"SubIFD at byte {ref.offset}"
+    return f"{name}: {number}" if len(array.pages.members) > 1 else number
+
+
+def _tags(array: TiffArray, page: Page, image: int, level: int, where: str) -> Iterator[Finding]:
+    layout = page.layout
+    samples = array.shape[5] if len(array.shape) > 5 else 1
+    if (layout.length, layout.width) != array.shape[3:5]:
+        yield Finding(
+            "metadata",
+            "error",
+            f"the IFD holds {layout.width} x {layout.length} pixels, the image has"
+            f" {array.shape[4]} x {array.shape[3]}",
+            image,
+            level,
+            where,
+        )
+    if layout.samples != samples:
+        yield Finding(
+            "metadata",
+            "error",
+            f"the IFD holds {layout.samples} samples per pixel, the image has {samples}",
+            image,
+            level,
+            where,
+        )
+    found = dtype_name(layout, array.declared)
+    if found != array.dtype:
+        yield Finding(
+            "metadata",
+            "error",
+            f"the IFD holds {found}, the image {array.dtype}",
+            image,
+            level,
+            where,
+        )
+
+
+def _segments(
+    page: Page,
+    ref: PlaneRef,
+    image: int,
+    level: int,
+    where: str,
+    ranges: dict[int, list[tuple[int, int, str]]],
+) -> Iterator[Finding]:
+    """Offsets and byte counts against the file's size; the first fault of an IFD is enough."""
+    known = ranges.setdefault(ref.member, [])
+    size = page.file.file.size
+    empty = 0
+    for n in range(page.layout.segments):
+        offset, count = page.segment(n)
+        if not count:
+            empty += 1
+            continue
+        if offset + count > size:
+            yield Finding(
+                "truncated",
+                "error",
+                f"strip or tile {n} ends at byte {offset + count}, and the file at {size}",
+                image,
+                level,
+                f"{where}, byte {offset}",
+            )
+            return
+        if offset < 8:
+            yield Finding(
+                "metadata",
+                "error",
+                f"strip or tile {n} starts inside the file's header",
+                image,
+                level,
+                f"{where}, byte {offset}",
+            )
+            return
+        if len(known) < MAX_RANGES:
+            known.append((offset, offset + count, where))
+    if empty == page.layout.segments:
+        yield Finding(
+            "missing_planes",
+            "error",
+            "the IFD is there, and none of its strips or tiles is stored",
+            image,
+            level,
+            where,
+        )
+
+
+def _overlaps(ranges: list[tuple[int, int, str]], file: TiffFile) -> Iterator[Finding]:
+    """Strips and tiles that share bytes without being the same; identical ones are a legal way to save space."""
+    before = (0, 0, "")
+    for current in sorted(set(ranges)):
+        if current[0] < before[1] and current[:2] != before[:2]:
+            yield Finding(
+                "metadata",
+                "warning",
+                f"strips or tiles of {before[2]} and {current[2]} overlap from byte {current[0]}",
+                location=f"{os.path.basename(file.file.path)}, byte {current[0]}",
+            )
+            return
+        if current[1] > before[1]:
+            before = current
