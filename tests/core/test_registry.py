@@ -11,6 +11,7 @@ from openreadout import registry
 from openreadout.contracts import DEFINITE, LIKELY, Detection, FormatDescriptor, OpenContext
 from openreadout.errors import (
     CorruptDataError,
+    OpenReadoutError,
     StorageError,
     UnknownFormatError,
     UnsupportedFeatureError,
