@@ -35,7 +35,8 @@ def fitted(block: NDArray[Any], spec: ChunkSpec) -> NDArray[Any]:
     if block.shape == spec.shape:
         return block
     overlap = tuple(slice(0, min(a, b)) for a, b in zip(block.shape, spec.shape, strict=True))
-    out = filled(spec)
+    # a block's samples lie with axis 0 fastest, so the copy is quick when those of `out` do too
+    out = filled(replace(spec, shape=spec.shape[::-1])).T
     out[overlap] = block[overlap]
     return out
 

@@ -11,6 +11,7 @@ from openreadout.errors import CorruptDataError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+SLACK = 1 << 16
 FIRST_PIECE = 1 << 12
 LARGEST_PIECE = 1 << 20
 
@@ -55,6 +56,11 @@ def decode_into(
     filled = len(call(codec, decoder, data, out=out, **options))
     size.check(filled, codec)
     return out[:filled].data
+
+
+def compressed_bound(size: ByteSize) -> ByteSize:
+    """The most that data may take once compressed, by any writer; general compressors add far less than this."""
+    return size.grown(size.count // 8 + SLACK)
 
 
 class Decompressor(Protocol):

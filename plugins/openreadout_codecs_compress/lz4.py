@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from openreadout.codecs import Buffer, ByteSize, CodecLookup, CodecSpec
 from openreadout.errors import CorruptDataError
-from openreadout_codecs_compress.bounded import call, decode_into
+from openreadout_codecs_compress.bounded import call, compressed_bound, decode_into
 
 SIZE = struct.Struct("<I")
 FRAME_MAGIC = b"\x04\x22\x4d\x18"
@@ -216,8 +216,8 @@ class Lz4Codec:
         return cls(spec)
 
     def encoded(self, size: ByteSize) -> ByteSize:
-        """LZ4's bound for a block, and what a frame adds."""
-        return size.grown(size.count // 255 + 4096)
+        """Little more, when nothing can be compressed."""
+        return compressed_bound(size)
 
     def decode(self, data: Buffer, size: ByteSize) -> Buffer:
         """Decode the block, or a standard LZ4 frame."""
@@ -246,7 +246,7 @@ class N5Lz4Codec:
     def encoded(self, size: ByteSize) -> ByteSize:
         """One header for each block of the smallest kind."""
         blocks = size.count // SMALLEST_STREAM_BLOCK + 2
-        return size.grown(size.count // 255 + blocks * STREAM_HEADER.size + 4096)
+        return compressed_bound(size).grown(blocks * STREAM_HEADER.size)
 
     def decode(self, data: Buffer, size: ByteSize) -> Buffer:
         """Decode whichever framing the data have."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, cast
 from openreadout.codecs import Buffer, ByteSize, CodecLookup, CodecSpec
 from openreadout.errors import CorruptDataError, UnsupportedFeatureError
 from openreadout.limits import GIB, MIB
-from openreadout_codecs_compress.bounded import Decompressor, Streams, call
+from openreadout_codecs_compress.bounded import Decompressor, Streams, call, compressed_bound
 
 GZIP_MAGIC = b"\x1f\x8b"
 GZIP_WINDOW = 31
@@ -281,8 +281,8 @@ class GzipCodec:
         return cls(spec)
 
     def encoded(self, size: ByteSize) -> ByteSize:
-        """Five bytes for each stored block of 16 KiB, and the member's own."""
-        return size.grown((size.count >> 10) + 4096)
+        """Little more, when nothing can be compressed."""
+        return compressed_bound(size)
 
     def decode(self, data: Buffer, size: ByteSize) -> Buffer:
         """Decode every member."""
@@ -307,8 +307,8 @@ class ZlibCodec:
         return cls(spec)
 
     def encoded(self, size: ByteSize) -> ByteSize:
-        """Five bytes for each stored block of 16 KiB, and the stream's own."""
-        return size.grown((size.count >> 10) + 4096)
+        """Little more, when nothing can be compressed."""
+        return compressed_bound(size)
 
     def decode(self, data: Buffer, size: ByteSize) -> Buffer:
         """Decode the stream."""
@@ -333,8 +333,8 @@ class Bz2Codec:
         return cls(spec)
 
     def encoded(self, size: ByteSize) -> ByteSize:
-        """bzip2's bound: one percent and 600 bytes more."""
-        return size.grown(size.count // 50 + 4096)
+        """Little more, when nothing can be compressed."""
+        return compressed_bound(size)
 
     def decode(self, data: Buffer, size: ByteSize) -> Buffer:
         """Decode every stream."""
@@ -363,8 +363,8 @@ class LzmaCodec:
         return cls(spec, LzmaFormat(container, filters))
 
     def encoded(self, size: ByteSize) -> ByteSize:
-        """Three bytes for each stored piece of 64 KiB, and the container's own."""
-        return size.grown((size.count >> 8) + 4096)
+        """Little more, when nothing can be compressed."""
+        return compressed_bound(size)
 
     def decode(self, data: Buffer, size: ByteSize) -> Buffer:
         """Decode every stream."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from openreadout.codecs import Buffer, ByteSize, CodecLookup, CodecSpec
 from openreadout.errors import CorruptDataError
-from openreadout_codecs_compress.bounded import call, decode_into
+from openreadout_codecs_compress.bounded import call, compressed_bound, decode_into
 
 MAGIC = b"\x28\xb5\x2f\xfd"
 DICTIONARY_BYTES = (0, 1, 2, 4)
@@ -64,8 +64,8 @@ class ZstdCodec:
         return cls(spec)
 
     def encoded(self, size: ByteSize) -> ByteSize:
-        """zstd's own bound for a frame, and room for a skippable one."""
-        return size.grown((size.count >> 8) + 4096)
+        """Little more, when nothing can be compressed."""
+        return compressed_bound(size)
 
     def decode(self, data: Buffer, size: ByteSize) -> Buffer:
         """Decode every frame."""

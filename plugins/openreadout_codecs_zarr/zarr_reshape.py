@@ -50,7 +50,7 @@ class ReshapeZarrCodec(ArrayArrayCodec):
     def to_dict(self) -> dict[str, JSON]:
         """The codec's object for the metadata."""
         shape = [list(entry) if isinstance(entry, tuple) else entry for entry in self.shape]
-        return {"name": "reshape", "configuration": {"shape": shape}}  # type: ignore[dict-item]
+        return {"name": "reshape", "configuration": {"shape": shape}}
 
     def resolve_metadata(self, chunk_spec: ArraySpec) -> ArraySpec:
         """The chunk under its new shape."""
