@@ -160,7 +160,8 @@ class EncodedArray:
         spec = ChunkSpec(self.stored_chunk, self.dtype, self.fill_value)
         if spec.byte_count > MAX_CHUNK_BYTES:
             raise CorruptDataError(
-                f"{self.path or '/'}: one chunk would take {spec.byte_count} bytes, more than the {MAX_CHUNK_BYTES} that are accepted"
+                f"{self.path or '/'}: one chunk would take {spec.byte_count} bytes, "
+                f"more than the {MAX_CHUNK_BYTES} that are accepted"
             )
         return spec
 
@@ -285,20 +286,33 @@ class EncodedArray:
             tuple(sorted(strays)),
         )
 
+    def _chunk_at(self, name: str, grid: tuple[int, ...]) -> ChunkIndex | None:
+        """The index of the chunk that a key below the array's stands for; None when it lies outside the grid."""
+        index = self.keys.index(name)
+        inside = index is not None and all(i < g for i, g in zip(index, grid, strict=True))
+        return index if inside else None
+
     def _listed(self) -> tuple[list[ChunkIndex], list[str], bool]:
         """Indices of the stored chunks inside the grid, keys that are no chunk's, and whether all keys were seen."""
         grid, base = self.grid, f"{self.path}/" if self.path else ""
         found: list[ChunkIndex] = []
         strays: list[str] = []
+        # Folders where chunks belong count as stored: reading such a chunk says what is wrong.
+        blocked: set[ChunkIndex] = set()
         for n, (key, _) in enumerate(self.store.walk(self.path)):
             if n >= MAX_LISTED:
                 return found, strays, False
             name = key.removeprefix(base)
-            index = self.keys.index(name)
-            if index is not None and all(i < g for i, g in zip(index, grid, strict=True)):
+            index = self._chunk_at(name.removesuffix("/"), grid)
+            if index is not None:
                 found.append(index)
+            elif name.endswith("/"):
+                continue  # an empty folder is no chunk and does no harm
+            elif (folder := self._chunk_at(name.rpartition("/")[0], grid)) is not None:
+                blocked.add(folder)
             elif name not in self.documents:
                 strays.append(key)
+        found += blocked.difference(found)
         return found, strays, True
 
     def _sampled(self, total: int) -> Presence:

@@ -53,7 +53,10 @@ class Store(Protocol):
         ...
 
     def walk(self, prefix: str) -> Iterator[tuple[str, int]]:
-        """Every key below a prefix with its size, in no particular order."""
+        """Every key below a prefix with its size, in no particular order.
+
+        A folder without anything in it is given too, with a `/` at its end: it may stand where a value belongs.
+        """
         ...
 
     def close(self) -> None:
@@ -173,13 +176,17 @@ class DirectoryStore:
         while pending:
             folder = pending.pop()
             try:
+                empty = True
                 with os.scandir(self._file(folder)) as entries:
                     for entry in entries:
+                        empty = False
                         key = f"{folder}/{entry.name}" if folder else entry.name
                         if entry.is_dir(follow_symlinks=False):
                             pending.append(key)
                         else:
                             yield key, entry.stat(follow_symlinks=False).st_size
+                if empty and folder != prefix:
+                    yield f"{folder}/", 0
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
