@@ -160,7 +160,9 @@ class NumcodecsCodec:
         return decoded
 
     def encode(self, data: Buffer) -> bytes:
-        """Encode."""
+        """Encode; `bitround` cannot, since bytes do not say which floats they are."""
+        if codec_id(self.spec) == "bitround":
+            raise UnsupportedFeatureError(f"{self.spec.name} is not written after bytes")
         return bytes(as_bytes(run(self.spec, self.codec.encode, data)))
 
 
@@ -217,6 +219,8 @@ class NumcodecsArrayCodec:
         import numpy as np
 
         array: NDArray[Any] = np.asarray(value)
+        if codec_id(self.spec) == "bitround" and array.dtype.itemsize == spec.item_bytes:
+            array = array.view(np.dtype(spec.dtype))  # it hands out the floats' bits as integers
         if array.size != math.prod(spec.shape) or array.dtype.name != spec.dtype:
             raise CorruptDataError(
                 f"{self.spec.name}: {array.size} samples of {array.dtype} where"
