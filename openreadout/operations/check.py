@@ -125,7 +125,7 @@ class _Check:
                     hint="leave the image out with --image",
                 )
             problem = codec_problem(image.levels[0].array)
-            if problem is not None:
+            if isinstance(problem, UnsupportedFeatureError):
                 raise problem
 
     def _structure(self, number: int, image: Image) -> None:
@@ -270,6 +270,8 @@ class _Check:
         done = 0
         for number, image, level in chosen_levels(chosen, self.options.level):
             array = image.levels[level].array
+            if codec_problem(array) is not None:
+                continue  # the structure's findings tell; there is no chunk that could be read
 
             def failed(
                 index: ChunkIndex,
@@ -322,10 +324,11 @@ class _Check:
 
 
 def codec_problem(array: ChunkedArray) -> OpenReadoutError | None:
-    """What keeps the array's codec chain from being built, or None."""
+    """What keeps the array's codec chain from being built, or any chunk from being allocated; or None."""
     for spec_array in _encoded_parts(array):
         try:
             getattr(spec_array, "chain", None)  # building it is what may fail
+            getattr(spec_array, "spec", None)  # refuses a chunk larger than is accepted
         except OpenReadoutError as error:
             return error
     return None
