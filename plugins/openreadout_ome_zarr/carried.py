@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from openreadout.limits import MAX_CHANNELS
 from openreadout.model import Channel
 from openreadout_ome_zarr.checked import EMPTY, clean, mapping, plain_number, text
+from openreadout_ome_zarr.images import CARRIED_KEY
 from openreadout_ome_zarr.ngff import parse_color, parse_window
 
-KEY = "openreadout"
 VERSION = 1
 
 
@@ -31,7 +31,7 @@ class Carried(NamedTuple):
 
 def carried_block(attributes: Mapping[str, Any], what: str) -> Mapping[str, Any] | None:
     """The block `what` (`image`, `plate`, `dataset`) of a group's carried metadata, or None."""
-    holder = mapping(attributes.get(KEY))
+    holder = mapping(attributes.get(CARRIED_KEY))
     block = holder.get(what)
     return block if holder.get("version") == VERSION and isinstance(block, dict) else None
 

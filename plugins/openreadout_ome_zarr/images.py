@@ -11,7 +11,6 @@ from openreadout.errors import CorruptDataError, UnsupportedFeatureError
 from openreadout.model import WIDENED, Axis, Image, ResolutionLevel
 from openreadout.units import length_um, unit_name
 from openreadout_ome_zarr.arrays import load_array
-from openreadout_ome_zarr.carried import Carried, carried_image
 from openreadout_ome_zarr.checked import EMPTY, clean, mapping
 from openreadout_ome_zarr.documents import key_of
 from openreadout_ome_zarr.ngff import (
@@ -32,8 +31,11 @@ if TYPE_CHECKING:
     from openreadout.stores import Store
     from openreadout_ome_xml import OmeImage
     from openreadout_ome_zarr.arrays import OpenedArray
+    from openreadout_ome_zarr.carried import Carried
     from openreadout_ome_zarr.documents import Group
 
+CARRIED_KEY = "openreadout"
+"""Where the exporter of this program keeps, beside NGFF, what NGFF has no place for."""
 STRUCTURAL = frozenset(
     ("group", "axes", "dtype", "unsupported_dtype", "ngff_version", "label", "label_of", "image_label",
      "labels", "well", "field", "row", "column", "acquisition", "series")
@@ -122,7 +124,7 @@ def build_image(request: Request, arrays: Arrays) -> tuple[Image, list[Fault], l
         )
     levels = [first, *_lower_levels(request, arrays, first, roles, faults)]
     _report_levels(request, levels, faults, notes)
-    carried = carried_image(request.group.attributes)
+    carried = _carried(request)
     if carried is not None and carried.ignored:
         notes.append(
             f"{_place(request)}: carried metadata of the wrong kind was left out: "
@@ -135,6 +137,14 @@ def build_image(request: Request, arrays: Arrays) -> tuple[Image, list[Fault], l
         text = f"omero describes {len(omero)} channels, the image has {count}"
         faults.append(Fault("omero_channels", "warning", text, None, request.group.document))
     return image, faults, notes
+
+
+def _carried(request: Request) -> Carried | None:
+    if CARRIED_KEY not in request.group.attributes:
+        return None
+    from openreadout_ome_zarr.carried import carried_image
+
+    return carried_image(request.group.attributes)
 
 
 def _place(request: Request) -> str:

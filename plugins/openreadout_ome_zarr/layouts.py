@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from openreadout.errors import CorruptDataError, OpenReadoutError, UnsupportedFeatureError
 from openreadout.limits import MAX_IMAGES
 from openreadout.model import Finding, Image, Plate, Well
-from openreadout_ome_zarr.carried import carried_block
 from openreadout_ome_zarr.checked import EMPTY, clean, items, mapping, text, whole
 from openreadout_ome_zarr.documents import Documents, Group, key_of
-from openreadout_ome_zarr.images import Arrays, Fault, Request, build_image
+from openreadout_ome_zarr.images import CARRIED_KEY, Arrays, Fault, Request, build_image
 from openreadout_ome_zarr.ngff import KNOWN_VERSIONS, parse_multiscales, version_of
 
 if TYPE_CHECKING:
@@ -549,11 +548,15 @@ def _names(value: object) -> tuple[str, ...]:
 
 
 def _plate(block: Mapping[str, Any], wells: tuple[Well, ...], root: Group) -> Plate:
-    carried = carried_block(root.attributes, "plate") or EMPTY
     acquisitions = tuple(
         clean(item) for item in items(block.get("acquisitions")) if isinstance(item, dict)
     )
-    extra = clean(dict(mapping(carried.get("extra"))))
+    extra: dict[str, Any] = {}
+    if CARRIED_KEY in root.attributes:
+        from openreadout_ome_zarr.carried import carried_block
+
+        carried = carried_block(root.attributes, "plate") or EMPTY
+        extra = clean(dict(mapping(carried.get("extra"))))
     rows, columns = _names(block.get("rows")), _names(block.get("columns"))
     return Plate(
         name=text(block.get("name")),
