@@ -140,7 +140,9 @@ def _plane(image, level: int, at: dict[str, int]) -> np.ndarray:
         for axis, n in zip(image.axis_names, array.shape, strict=True)
     )
     plane = read_region(array, region)
-    return plane.reshape([n for axis, n in zip(image.axis_names, plane.shape) if axis in "yx"])
+    return plane.reshape(
+        [n for axis, n in zip(image.axis_names, plane.shape, strict=True) if axis in "yx"]
+    )
 
 
 @pytest.mark.parametrize("case", BAD)

@@ -148,7 +148,9 @@ def test_sizes_without_a_unit_are_kept_raw(tmp_path):
     assert image.levels[0].translation == (80.0, 0.0, 8.0)
 
 
-@pytest.mark.parametrize("bad", [[0, 4, 40], [-1, 4, 40], [1e400, 4, 40], ["4", 4, 40], [None, 4, 40]])
+@pytest.mark.parametrize(
+    "bad", [[0, 4, 40], [-1, 4, 40], [1e400, 4, 40], ["4", 4, 40], [None, 4, 40]]
+)
 def test_size_that_is_none_is_unknown(tmp_path, bad):
     _put(tmp_path / "c.n5", "a", _pixels(3, 4, 5), resolution=bad, units=["nm"] * 3)
     image, _ = _only(tmp_path / "c.n5")
@@ -179,7 +181,12 @@ def test_viewer_pyramid(tmp_path, key, as_object):
 
 
 def test_factors_in_each_level(tmp_path):
-    _put(tmp_path / "c.n5", "s0", _pixels(4, 8, 12), pixelResolution={"unit": "um", "dimensions": [1, 1, 3]})
+    _put(
+        tmp_path / "c.n5",
+        "s0",
+        _pixels(4, 8, 12),
+        pixelResolution={"unit": "um", "dimensions": [1, 1, 3]},
+    )
     _put(tmp_path / "c.n5", "s1", _pixels(1, 4, 6), downsamplingFactors=[2, 2, 4])
     image, _ = _only(tmp_path / "c.n5")
     assert image.extra["group"] == "/"
@@ -200,7 +207,10 @@ def test_channel_groups_are_one_image(tmp_path):
     data = _pixels(2, 4, 8, 12)
     _describe(
         tmp_path / "c.n5",
-        {"scales": [[1, 1, 1], [2, 2, 1]], "pixelResolution": {"unit": "um", "dimensions": [1, 1, 2]}},
+        {
+            "scales": [[1, 1, 1], [2, 2, 1]],
+            "pixelResolution": {"unit": "um", "dimensions": [1, 1, 2]},
+        },
     )
     for c in range(2):
         _put(tmp_path / "c.n5", f"c{c}/s0", data[c])
@@ -243,7 +253,9 @@ def test_level_of_another_rank_is_told_and_stays_an_image(tmp_path):
     _put(tmp_path / "c.n5", "v/s1", _pixels(4, 4))
     with open_dataset(str(tmp_path / "c.n5")) as dataset:
         assert [image.extra["group"] for image in dataset.images] == ["v", "v/s1"]
-        assert [(f.code, f.location) for f in dataset.findings] == [("pyramid", "v/s1/attributes.json")]
+        assert [(f.code, f.location) for f in dataset.findings] == [
+            ("pyramid", "v/s1/attributes.json")
+        ]
 
 
 def test_check_tells_of_factors_that_do_not_fit(tmp_path):
@@ -311,7 +323,11 @@ def test_ngff_in_n5_attributes(tmp_path, order):
         "version": "0.4", "name": "cells", "axes": axes[::order], "datasets": datasets,
         "coordinateTransformations": whole,
     }  # fmt: skip
-    omero = {"channels": [{"label": n, "color": c} for n, c in zip("abc", ["FF0000", "00FF00", "zz"])]}
+    omero = {
+        "channels": [
+            {"label": n, "color": c} for n, c in zip("abc", ["FF0000", "00FF00", "zz"], strict=True)
+        ]
+    }
     _describe(tmp_path / "c.n5/im", {"multiscales": [multiscale], "omero": omero})
     image, dataset = _only(tmp_path / "c.n5")
     assert (image.name, image.axis_names, image.extra["convention"]) == ("cells", "tczyx", "ngff")
@@ -366,7 +382,13 @@ def test_multiscales_of_another_shape_leaves_plain_datasets(tmp_path, multiscale
 )  # fmt: skip
 def test_canonical_transforms(tmp_path, transform, scale, translation):
     spatial = {"transform": transform, "unit": "um"}
-    _put(tmp_path / "c.n5", "a", _pixels(3, 4, 5), spatialTransform=spatial, intensityLimits={"min": 1, "max": 9})
+    _put(
+        tmp_path / "c.n5",
+        "a",
+        _pixels(3, 4, 5),
+        spatialTransform=spatial,
+        intensityLimits={"min": 1, "max": 9},
+    )
     image, _ = _only(tmp_path / "c.n5")
     assert image.extra["convention"] == "canonical"
     assert image.levels[0].scale == scale
@@ -431,7 +453,10 @@ SETUP = """<ViewSetup><id>{n}</id><name>tile {n}</name><size>12 8 4</size><voxel
 def _bdv(path, times=(0, 1), setups=(0, 1)):
     data = {}
     for s in setups:
-        _describe(path / f"setup{s}", {"downsamplingFactors": [[1, 1, 1], [2, 2, 1]], "dataType": "uint16"})
+        _describe(
+            path / f"setup{s}",
+            {"downsamplingFactors": [[1, 1, 1], [2, 2, 1]], "dataType": "uint16"},
+        )
         for t in times:
             data[s, t] = _pixels(4, 8, 12, seed=10 * s + t)
             where = f"setup{s}/timepoint{t}"
