@@ -36,7 +36,8 @@ DTYPES = (
 V2_COMPRESSORS = (
     None, numcodecs.Blosc("lz4", 5, 1), numcodecs.Blosc("zstd", 3, 2), numcodecs.Blosc("zlib", 5, 0),
     numcodecs.Blosc("lz4hc", 5, -1),
-    numcodecs.Zstd(3), numcodecs.GZip(5), numcodecs.Zlib(5), numcodecs.BZ2(5), numcodecs.LZ4(), numcodecs.LZMA(preset=1),
+    numcodecs.Zstd(3), numcodecs.GZip(5), numcodecs.Zlib(5), numcodecs.BZ2(5), numcodecs.LZ4(),
+    numcodecs.LZMA(preset=1),
 )  # fmt: skip
 V3_COMPRESSORS = (
     (), (GzipCodec(level=5),), (ZstdCodec(level=3),), (ZstdCodec(level=1, checksum=True),),
