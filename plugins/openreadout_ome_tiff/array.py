@@ -132,8 +132,20 @@ class TiffArray:
         ref = self.planes.get(self._key(index))
         if ref is None:
             return False
-        page = self.pages.page(ref)
-        return any(page.segment(n)[1] for n in self._segments(page.layout, index))
+        page = self._sound_page(ref)
+        return page is None or any(page.segment(n)[1] for n in self._segments(page.layout, index))
+
+    def _sound_page(self, ref: PlaneRef) -> Page | None:
+        """The IFD of a plane, or None where it is damaged or of another size: reading the plane tells what is wrong."""
+        try:
+            page = self.pages.page(ref)
+        except (CorruptDataError, UnsupportedFeatureError):
+            return None
+        return page if self._fits(page.layout) else None
+
+    def _fits(self, layout: PageLayout) -> bool:
+        samples = self.shape[5] if len(self.shape) > 5 else 1
+        return (layout.length, layout.width, layout.samples) == (*self.shape[3:5], samples)
 
     def locate(self, index: ChunkIndex) -> str:
         ref = self.planes.get(self._key(index))
@@ -141,12 +153,11 @@ class TiffArray:
             t, c, z = self._key(index)
             return f"plane t={t} c={c} z={z}"
         where = self._where(ref)
-        try:
-            page = self.pages.page(ref)
-            segment = next(iter(self._segments(page.layout, index)))
-            return f"{where}, byte {page.segment(segment)[0]}"
-        except (OpenReadoutError, StopIteration):
+        page = self._sound_page(ref)
+        if page is None:
             return where
+        segment = next(self._segments(page.layout, index))
+        return f"{where}, byte {page.segment(segment)[0]}"
 
     def _where(self, ref: PlaneRef) -> str:
         name = self.pages.members[ref.member].file.path.replace("\\", "/").rpartition("/")[2]
@@ -178,10 +189,7 @@ class TiffArray:
     def _stored_in(self, key: PlaneKey, rows: int, columns: int) -> Iterator[ChunkIndex]:
         """The stored chunks of one plane; one whose IFD is damaged counts, so that reading it tells what is wrong."""
         rest = (0,) * (len(self.shape) - 5)
-        try:
-            page: Page | None = self.pages.page(self.planes[key])
-        except (CorruptDataError, UnsupportedFeatureError):
-            page = None
+        page = self._sound_page(self.planes[key])
         for y, x in itertools.product(range(rows), range(columns)):
             index = (*key, y, x, *rest)
             if page is None or any(page.segment(n)[1] for n in self._segments(page.layout, index)):
@@ -231,8 +239,8 @@ class TiffArray:
 
         layout = page.layout
         check_supported(layout, self.dtype)
-        samples = self.shape[5] if len(self.shape) > 5 else 1
-        if (layout.length, layout.width, layout.samples) != (*self.shape[3:5], samples):
+        if not self._fits(layout):
+            samples = self.shape[5] if len(self.shape) > 5 else 1
             raise CorruptDataError(
                 f"the IFD holds {layout.width} x {layout.length} pixels of {layout.samples} samples,"
                 f" and the image has {self.shape[4]} x {self.shape[3]} of {samples}"

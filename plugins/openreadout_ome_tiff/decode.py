@@ -308,7 +308,7 @@ def _words(shape: tuple[int, ...]) -> str:
 
 
 def _check_shape(layout: PageLayout, found: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-    """The rows and columns of a stream: the segment's, those of a tile cut at the image's edge, or of a padded strip."""
+    """The rows and columns of a stream: the segment's, those of a tile cut at the image's edge or of a padded strip."""
     rows, columns = found[0], found[1]
     if rows > max(wanted[0], layout.segment_length) or columns > wanted[1]:
         right = False

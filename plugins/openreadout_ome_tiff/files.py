@@ -131,9 +131,15 @@ class File:
         """
         data = self.read(offset, length)
         if len(data) != length:
-            raise CorruptDataError(
-                f"{what} lies past the end: the file is truncated at {self.size} bytes",
-                path=self.path,
-                where=f"byte {offset}",
-            )
+            raise self.truncated(f"{what} lies past the end", offset)
         return data
+
+    def truncated(self, what: str, offset: int) -> CorruptDataError:
+        """The error for something that the file ends before; `check` reports it as `truncated`."""
+        error = CorruptDataError(
+            f"{what}: the file is truncated at {self.size} bytes",
+            path=self.path,
+            where=f"byte {offset}",
+        )
+        error.finding = "truncated"
+        return error

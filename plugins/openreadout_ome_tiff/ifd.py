@@ -168,7 +168,7 @@ class TiffFile:
         size = struct.calcsize(self._count_format)
         data = self.file.read(offset, READ_AHEAD)
         if len(data) < size:
-            raise self._truncated(f"an IFD should start at byte {offset}", offset)
+            raise self.file.truncated(f"an IFD should start at byte {offset}", offset)
         count = struct.unpack_from(self._count_format, data)[0]
         if not 0 < count <= MAX_TAGS:
             raise CorruptDataError(
@@ -180,18 +180,11 @@ class TiffFile:
         if len(data) < length + self._inline:
             data = self.file.read(offset, length + self._inline)
         if len(data) < length:
-            raise self._truncated(f"the IFD at byte {offset} is cut", offset)
+            raise self.file.truncated(f"the IFD at byte {offset} is cut", offset)
         if len(data) < length + self._inline:  # the link to the next IFD alone is missing
-            raise self._truncated(f"the IFD at byte {offset} is cut before its link", offset)
+            raise self.file.truncated(f"the IFD at byte {offset} is cut before its link", offset)
         next_offset: int = struct.unpack_from(self._offset_format, data, length)[0]
         return data[size:length], next_offset
-
-    def _truncated(self, what: str, offset: int) -> CorruptDataError:
-        return CorruptDataError(
-            f"{what}, and the file is truncated at {self.file.size} bytes",
-            path=self.file.path,
-            where=f"byte {offset}",
-        )
 
     # -- tags --------------------------------------------------------------------------------------
 

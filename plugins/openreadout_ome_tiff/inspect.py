@@ -86,8 +86,7 @@ def _plane(
         yield Finding("unsupported_codec", "info", error.message, image, level, where)
         return
     except CorruptDataError as error:
-        code = "truncated" if "truncated" in error.message else "metadata"
-        yield Finding(code, "error", error.message, image, level, where)
+        yield Finding(error.finding, "error", error.message, image, level, where)
         return
     except OpenReadoutError as error:
         yield Finding("metadata", "error", error.message, image, level, where)

@@ -31,7 +31,7 @@ class PageLayout:
     """What decides how a segment decodes; IFDs of one image usually share it.
 
     `segment_length` and `segment_width` are those of a tile, or of a strip: its rows and the image's width. `samples`
-    counts colour samples of a pixel, `stored_samples` those in one segment (1 where samples lie in planes of their own).
+    counts colour samples of one, `stored_samples` those in one segment (1 where samples lie in planes of their own).
     """
 
     width: int

@@ -86,9 +86,13 @@ def _open_tiff(opening: Opening) -> Dataset:
     tiff = TiffFile(File(opening.path, opening.handles))
     chain = tiff.chain()
     if not chain.offsets:
-        raise CorruptDataError(
-            f"{opening.path}: {chain.fault or 'the file has no IFD'}", path=opening.path
+        error = CorruptDataError(
+            f"{opening.path}: {chain.fault or 'the file has no IFD'}",
+            path=opening.path,
+            finding="truncated" if "truncated" in (chain.fault or "") else "metadata",
         )
+        error.finding = fault_code(chain.fault)
+        raise error
     first = tiff.ifd(chain.offsets[0])
     xml = tiff.text(first, IMAGE_DESCRIPTION, MAX_XML_BYTES) or b""
     if not _is_ome(xml):
@@ -99,10 +103,13 @@ def _open_tiff(opening: Opening) -> Dataset:
             hint=hint,
         )
     if chain.fault:
-        opening.fault(
-            "truncated" if "truncated" in chain.fault else "metadata", "error", chain.fault
-        )
+        opening.fault(fault_code(chain.fault), "error", chain.fault)
     return _open_with(opening, tiff, xml)
+
+
+def fault_code(fault: str | None) -> str:
+    """The code of the finding for what broke off a chain of IFDs."""
+    return "truncated" if fault is not None and "truncated" in fault else "metadata"
 
 
 def _is_ome(xml: bytes) -> bool:
@@ -616,7 +623,7 @@ def _finish(
         fault = tiff.chain().fault
         if fault and tiff.file.path != opening.path:
             opening.fault(
-                "truncated" if "truncated" in fault else "metadata", "error",
+                fault_code(fault), "error",
                 f"{os.path.basename(tiff.file.path)}: {fault}", location=os.path.basename(tiff.file.path),
             )  # fmt: skip
     opened = tuple(images)
