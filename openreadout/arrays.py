@@ -348,6 +348,66 @@ class Stack:
                 yield from ((n, *index) for index in part.stored_indices())
 
 
+@dataclass(frozen=True, slots=True)
+class SamplesAsChannels:
+    """An array whose last axis is colour samples, seen with each sample as a channel of its own.
+
+    The last stored axis is folded into `channel_axis`: channel n of the view is sample `n % samples` of stored channel
+    `n // samples`. The stored chunks must hold all samples of a pixel.
+    """
+
+    array: ChunkedArray
+    channel_axis: int
+
+    @property
+    def _samples(self) -> int:
+        return self.array.shape[-1]
+
+    def _fold(self, lengths: Sequence[int]) -> tuple[int, ...]:
+        folded = list(lengths[:-1])
+        folded[self.channel_axis] *= lengths[-1]
+        return tuple(folded)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._fold(self.array.shape)
+
+    @property
+    def dtype(self) -> str:
+        return self.array.dtype
+
+    @property
+    def chunk_shape(self) -> tuple[int, ...]:
+        return self._fold((*self.array.chunk_shape[:-1], self._samples))
+
+    @property
+    def fill_value(self) -> Any:
+        return self.array.fill_value
+
+    @property
+    def layout(self) -> ArrayLayout:
+        return self.array.layout
+
+    def is_stored(self, index: ChunkIndex) -> bool:
+        return self.array.is_stored((*index, 0))
+
+    def locate(self, index: ChunkIndex) -> str:
+        return self.array.locate((*index, 0))
+
+    def read_chunk(self, index: ChunkIndex) -> NDArray[Any]:
+        import numpy as np
+
+        chunk = self.array.read_chunk((*index, 0))
+        moved = np.moveaxis(chunk, -1, self.channel_axis + 1)
+        return moved.reshape(self._fold(chunk.shape))
+
+    def presence(self) -> Presence:
+        return self.array.presence()
+
+    def stored_indices(self) -> Iterator[ChunkIndex]:
+        return (index[:-1] for index in self.array.stored_indices())
+
+
 def with_axes(array: ChunkedArray, axes: Sequence[int | None]) -> ChunkedArray:
     """`array` with the axes of `AxisView`, or itself when these are its own."""
     return array if list(axes) == list(range(len(array.shape))) else AxisView(array, tuple(axes))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from openreadout.arrays import ChunkIndex, Region
     from openreadout.codecs import CodecLookup, CodecSpec
-    from openreadout.model import Dataset, Image
+    from openreadout.model import Dataset, Image, Plate
 
 DEFINITE = 1.0
 LIKELY = 0.6
@@ -43,7 +43,7 @@ class Source:
     size: int
     head: bytes = b""
     names: frozenset[str] = frozenset()
-    peek: Callable[[str, int], bytes | None] = lambda name, limit: None  # noqa: ARG005
+    peek: Callable[[str, int], bytes | None] = lambda name, limit: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +86,9 @@ class Reader(Protocol):
 class PlannedLevel:
     """One array to be written.
 
-    Shapes are in the order of the planned image's axes. `copied` tells that stored chunks can be taken over as they
-    are. `downsample` is, for a level made from the one before it, whether each axis is halved; None for a level that
-    the source has.
+    Shapes are in the order of the planned image's axes. `block` is what is written at a time: blocks lie on its grid.
+    `source_level` is the level of the source that it shows; None for one made from the level before it by halving the
+    axes of `halve`. `codecs` is the chain of a chunk, without sharding.
     """
 
     path: str
@@ -96,26 +96,33 @@ class PlannedLevel:
     dtype: str
     chunk: tuple[int, ...]
     shard: tuple[int, ...] | None
+    block: tuple[int, ...]
     codecs: tuple[CodecSpec, ...]
     scale: tuple[float, ...]
     translation: tuple[float, ...]
     fill_value: Any = 0
     source_level: int | None = None
-    downsample: tuple[bool, ...] | None = None
+    halve: tuple[bool, ...] = ()
     copied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedImage:
-    """One image to be written: the source image's index, where it goes, and its levels."""
+    """One image to be written.
+
+    `image` is the source's image with corrections applied; `source_index` its number. `axes` are the letters of the
+    written axes, slowest first; `units` their NGFF units. `path` is the group in the output (`""` is the root), for a
+    label below the image it annotates.
+    """
 
     source_index: int
     path: str
-    axes: tuple[str, ...]
+    axes: str
+    units: tuple[str | None, ...]
     image: Image
     levels: tuple[PlannedLevel, ...]
-    region_origin: Mapping[str, int] = field(default_factory=dict)
-    selected: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    samples_as_channels: bool = False
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +135,20 @@ class ExportPlan:
     """`image` (one image at the root), `collection` (bioformats2raw.layout) or `plate` (HCS)."""
     version: str
     """NGFF version: `0.5` or `0.4`."""
+    lookup: CodecLookup
+    plate: Plate | None = None
+    """The plate with the planned images' places in `images`, for the layout `plate`."""
     changes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Sink(Protocol):
     """One output being written; blocks and chunks may come from several threads, in any order."""
 
-    def write_block(self, image: int, level: int, region: Region, block: NDArray[Any]) -> None:
-        """Write a region of an array; its sides lie on the chunk grid or at the array's end."""
+    def write_block(
+        self, image: int, level: int, region: Region, block: NDArray[Any] | None
+    ) -> None:
+        """Write a region that lies on the block grid; None for one that the source does not store."""
         ...
 
     def write_encoded(self, image: int, level: int, index: ChunkIndex, chunk: bytes | None) -> None:
@@ -143,15 +156,23 @@ class Sink(Protocol):
         ...
 
     def read_block(self, image: int, level: int, region: Region) -> NDArray[Any]:
-        """Read back what was written."""
+        """Read back a region of a level that is written completely."""
         ...
 
-    def finish(self) -> None:
-        """Write what makes it a store: root metadata, or an archive's directory."""
+    def observe(self, image: int, channel: int, low: float, high: float) -> None:
+        """Tell the range of values that a channel of an image was seen to have."""
+        ...
+
+    def finish(self, *, sync: bool) -> None:
+        """Write what makes it a store: root metadata, or an archive's directory; with `sync` bring it to the disk."""
         ...
 
     def abort(self) -> None:
         """Give up and release what is open."""
+        ...
+
+    def written(self) -> tuple[int, int]:
+        """Files and bytes written."""
         ...
 
 
@@ -163,6 +184,6 @@ class Writer(Protocol):
         """Id, name, extensions, known gaps."""
         ...
 
-    def create(self, plan: ExportPlan, path: str) -> Sink:
-        """Start an output at `path`, which does not exist yet."""
+    def create(self, plan: ExportPlan, path: str, *, archive: bool = False) -> Sink:
+        """Start an output at `path`, which does not exist yet; `archive` asks for a single file."""
         ...

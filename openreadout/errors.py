@@ -74,7 +74,18 @@ class CorruptDataError(OpenReadoutError, ValueError):
     `finding` is the code under which `check` reports the error when it keeps a data set from being opened.
     """
 
-    finding: str = "metadata"
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        path: str | None = None,
+        where: str | None = None,
+        format_id: str | None = None,
+        finding: str = "metadata",
+    ) -> None:
+        super().__init__(message, hint=hint, path=path, where=where, format_id=format_id)
+        self.finding = finding
 
     code = "corrupt_file"
     exit_code = 4

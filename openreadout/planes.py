@@ -123,9 +123,7 @@ def digest_planes(
     Absent planes of the image are left out. A chunk that cannot be read is given to `on_error` once; its planes then
     have no digest, and the walk goes on.
     """
-    slabs = _slabs(image, level, selection, budget)
-    small = (slab for slab in slabs)
-    for batch in _by_size(small, image, level):
+    for batch in _by_size(_slabs(image, level, selection, budget), image, level):
         if batch.parallel_slabs:
 
             def one(
@@ -178,16 +176,23 @@ def _slabs(image: Image, level: int, selection: Selection, budget: int) -> Itera
     for axis in "tcz":
         chosen = selection.indices(axis, image.size(axis, level))
         step = array.chunk_shape[names.index(axis)] if axis in names else 1
-        groups.append(
-            [list(run) for _, run in itertools.groupby(chosen, key=lambda i, s=step: i // s)]
-        )
+        groups.append(_shared(chosen, step))
     for t_run, c_run, z_run in itertools.product(*groups):
         depth = max(1, budget // max(1, band * len(t_run) * len(c_run)))
         for start in range(0, len(z_run), depth):
             runs = {"t": t_run, "c": c_run, "z": z_run[start : start + depth]}
-            planes = [p for p in itertools.product(*runs.values()) if p not in image.absent]
+            every = itertools.product(runs["t"], runs["c"], runs["z"])
+            planes = [plane for plane in every if plane not in image.absent]
             if planes:
                 yield _Slab(planes, _slab_region(names, runs, (x0, y0, x1, y1), image.size("s")))
+
+
+def _shared(chosen: list[int], step: int) -> list[list[int]]:
+    """Indices in runs that lie in one chunk each."""
+    runs: dict[int, list[int]] = {}
+    for index in chosen:
+        runs.setdefault(index // step, []).append(index)
+    return list(runs.values())
 
 
 def _slab_region(

@@ -106,7 +106,7 @@ def _pair(block: NDArray[Any], axis: int) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def _sum(block: NDArray[Any], axes: Sequence[int], dtype: Any) -> NDArray[Any]:
-    total = block
+    total: NDArray[Any] = block
     for axis in axes:
         first, second = _pair(total, axis)
         total = np.add(first, second, dtype=dtype)
@@ -129,7 +129,8 @@ def _mean(block: NDArray[Any], axes: Sequence[int]) -> NDArray[Any]:
             # the sum of finite doubles can exceed their range although the mean does not
             parts = _sum(block / (1 << shift), axes, wide)
             total = np.where(lost, parts, total)
-        return total.astype(block.dtype)
+        mean: NDArray[Any] = total.astype(block.dtype)
+        return mean
 
 
 def _mean_64(block: NDArray[Any], axes: Sequence[int]) -> NDArray[Any]:
@@ -137,7 +138,9 @@ def _mean_64(block: NDArray[Any], axes: Sequence[int]) -> NDArray[Any]:
     dtype, shift = block.dtype, len(axes)
     quotient = _sum(block >> np.asarray(shift, dtype), axes, dtype)
     rest = _sum(block & np.asarray((1 << shift) - 1, dtype), axes, dtype)
-    return quotient + ((rest + np.asarray(1 << (shift - 1), dtype)) >> np.asarray(shift, dtype))
+    rest = (rest + np.asarray(1 << (shift - 1), dtype)) >> np.asarray(shift, dtype)
+    quotient += rest
+    return quotient
 
 
 def _corners(block: NDArray[Any], axes: Sequence[int]) -> list[NDArray[Any]]:

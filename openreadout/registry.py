@@ -112,7 +112,7 @@ def _plugins(group: str) -> tuple[list[Any], list[BrokenPlugin]]:
         for entry in entry_points(group):
             try:
                 loaded.append(entry.load())
-            except Exception as error:  # noqa: BLE001 - a third party's code; it must disable only itself
+            except Exception as error:
                 broken.append(BrokenPlugin(group, entry, f"{type(error).__name__}: {error}"))
         _CACHE[group] = (loaded, broken)
     return _CACHE[group]  # type: ignore[no-any-return]
@@ -181,7 +181,7 @@ def open_context(axes: str | None = None) -> OpenContext:
     return OpenContext(lookup=find_codec, axes=axes)
 
 
-# -- detection ----------------------------------------------------------------------------------------------------------
+# -- detection -------------------------------------------------------------------------------------
 
 
 def make_source(path: str) -> Source:

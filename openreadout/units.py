@@ -22,7 +22,8 @@ _OTHER_LENGTHS_M = {
 }  # fmt: skip
 _OTHER_TIMES_S = {"minute": 60.0, "hour": 3600.0, "day": 86400.0}
 _ALIASES = {
-    "m": "meter", "metre": "meter", "meters": "meter", "metres": "meter", "micron": "micrometer", "microns": "micrometer",
+    "m": "meter", "metre": "meter", "meters": "meter", "metres": "meter",
+    "micron": "micrometer", "microns": "micrometer",
     "um": "micrometer", "Å": "angstrom", "\u212b": "angstrom", "angstroms": "angstrom", "ångström": "angstrom",
     "in": "inch", "inches": "inch", "ft": "foot", "feet": "foot", "yd": "yard", "mi": "mile", "li": "line",
     "pt": "point", "ua": "astronomical unit", "ly": "light year", "pc": "parsec",

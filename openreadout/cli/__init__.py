@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import Any
@@ -22,11 +23,11 @@ COMMANDS = {
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are used: `info` then loads no array library."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+    def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order people need them."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""
         target = COMMANDS.get(cmd_name)
         if target is None:
@@ -61,7 +62,7 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, "--version", message="openreadout %(version)s")
 def cli() -> None:
-    """Read microscopy data (OME-Zarr, N5, OME-TIFF): what is in it, is it whole, give it to me as OME-Zarr.
+    r"""Read microscopy data (OME-Zarr, N5, OME-TIFF): what is in it, is it whole, give it to me as OME-Zarr.
 
     \b
     Examples:
@@ -83,10 +84,8 @@ def _leave(code: int) -> None:
         sys.stdout.flush()
     except (OSError, ValueError):
         _drop_stdout()
-    try:
+    with contextlib.suppress(OSError, ValueError):
         sys.stderr.flush()
-    except (OSError, ValueError):
-        pass
     raise SystemExit(code)
 
 

@@ -123,7 +123,7 @@ def _compare(path: str, options: dict[str, Any]) -> Outcome:
     with Workers(options["threads"]) as workers:
         report = compare(path, options["against"], wanted, workers)
 
-    def text(alone: bool) -> None:  # noqa: ARG001 - one form serves both
+    def text(alone: bool) -> None:
         from openreadout.cli import output
         from openreadout.cli import text as words
 

@@ -12,7 +12,7 @@ import click
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def formats(as_json: bool, debug: bool) -> int:  # noqa: ARG001 - read before parsing
+def formats(as_json: bool, debug: bool) -> int:
     """List readers, writers and codecs, with their extensions and known gaps."""
     from openreadout import registry, serialize
     from openreadout.cli import output

@@ -24,7 +24,7 @@ def width() -> int:
     return max(40, shutil.get_terminal_size((100, 24)).columns)
 
 
-# -- info ---------------------------------------------------------------------------------------------------------------
+# -- info ------------------------------------------------------------------------------------------
 
 
 def info(result: InfoResult, style: Style) -> list[str]:
@@ -230,7 +230,7 @@ def info_line(result: InfoResult, style: Style) -> str:
     return f"{text}  {human_bytes(result.size_bytes)}"
 
 
-# -- check --------------------------------------------------------------------------------------------------------------
+# -- check -----------------------------------------------------------------------------------------
 
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 
@@ -298,17 +298,15 @@ def _planes(report: CheckReport, alone: bool) -> list[str]:
 def compare(report: CompareReport, style: Style) -> list[str]:
     """`check --against`."""
     verdict = "the same" if not report.differences else f"{len(report.differences)} differences"
-    lines = [
-        f"{style.bold(escape(report.path))} and {style.bold(escape(report.other))}: {verdict}, "
-        f"{report.planes_compared} planes compared"
-    ]
+    names = f"{style.bold(escape(report.path))} and {style.bold(escape(report.other))}"
+    lines = [f"{names}: {verdict}, {report.planes_compared} planes compared"]
     lines += [f"  {escape(text)}" for text in report.differences[:MAX_FINDINGS]]
     if len(report.differences) > MAX_FINDINGS:
         lines.append(f"  … {len(report.differences) - MAX_FINDINGS} more; --json has all")
     return lines
 
 
-# -- export -------------------------------------------------------------------------------------------------------------
+# -- export ----------------------------------------------------------------------------------------
 
 
 def export(report: ExportReport, style: Style) -> list[str]:
@@ -320,11 +318,11 @@ def export(report: ExportReport, style: Style) -> list[str]:
         smaller = report.source_bytes / report.bytes_written
         ratio = f" ({smaller:.1f} × smaller)" if smaller >= 1 else f" ({1 / smaller:.1f} × larger)"
     copied = f", {report.chunks_copied} chunks copied as stored" if report.chunks_copied else ""
-    lines = [
-        f"{style.bold(escape(report.output))}  {images}, {levels}, {report.files_written} files, "
-        f"{human_bytes(report.bytes_written)}{ratio}{copied}, "
-        f"{'verified' if report.verified else 'not verified'}, {human_seconds(report.seconds)}"
-    ]
+    files = "1 file" if report.files_written == 1 else f"{report.files_written} files"
+    verified = "verified" if report.verified else "not verified"
+    size = f"{human_bytes(report.bytes_written)}{ratio}{copied}"
+    told = f"{images}, {levels}, {files}, {size}, {verified}, {human_seconds(report.seconds)}"
+    lines = [f"{style.bold(escape(report.output))}  {told}"]
     for word, values in (
         ("changed", report.changes),
         ("filled with zeros", report.filled_planes),
@@ -332,4 +330,29 @@ def export(report: ExportReport, style: Style) -> list[str]:
         ("note", report.notes),
     ):
         lines += [f"  {style.dim(word)}  {escape(value)}" for value in values[:MAX_FINDINGS]]
+    return lines
+
+
+def plan(data: dict[str, Any], style: Style) -> list[str]:
+    """`export --dry-run`."""
+    names = f"{style.bold(escape(data['input']))} → {style.bold(escape(data['output']))}"
+    lines = [f"{names}    {data['format']}, {data['layout']}"]
+    for item in data["images"][:MAX_IMAGES]:
+        lines.append(
+            f"  {item['image']}  {escape(item['name'] or '(no name)')}    axes {' '.join(item['axes'])}"
+        )
+        for n, level in enumerate(item["levels"]):
+            shard = f"   shard {' × '.join(map(str, level['shard']))}" if level["shard"] else ""
+            made = "" if level["source_level"] is not None else "   made from the level before"
+            codecs = ", ".join(level["codecs"][1:]) or "not compressed"
+            sides = " × ".join(map(str, level["shape"]))
+            chunk = " × ".join(map(str, level["chunk"]))
+            told = f"{n}  {sides}   chunk {chunk}{shard}   {codecs}{made}"
+            lines.append(_row("levels" if n == 0 else "", told, style))
+    rest = len(data["images"]) - MAX_IMAGES
+    if rest > 0:
+        lines.append(f"  … {rest} more images; --json has all")
+    lines.append(
+        f"  total  at most {data['files_at_most']} files, {human_bytes(data['bytes_at_most'])} before compression"
+    )
     return lines

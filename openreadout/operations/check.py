@@ -245,17 +245,17 @@ class _Check:
     ) -> None:
         """One finding for each damaged key, a bounded number for each array."""
         where = error.where or array.locate(index)
-        if (number, level, where) in self.seen_bad:
+        unread = isinstance(error, UnsupportedFeatureError)
+        seen = (number, level, error.message if unread else where)
+        if seen in self.seen_bad:
             return
-        self.seen_bad.add((number, level, where))
+        self.seen_bad.add(seen)
+        if unread:  # a stored form that is not read is no damage
+            self._add("unsupported_codec", "info", error.message, number, level, where)
+            return
         count = self.bad[number, level] = self.bad.get((number, level), 0) + 1
         if count <= MAX_PER_ARRAY:
-            if isinstance(error, UnsupportedFeatureError):
-                self._add(
-                    "chunk_decode", "error", f"not read: {error.message}", number, level, where
-                )
-            else:
-                self._add("chunk_decode", "error", error.message, number, level, where)
+            self._add("chunk_decode", "error", error.message, number, level, where)
 
     def _count_rest(self) -> None:
         for (number, level), count in self.bad.items():
@@ -280,6 +280,8 @@ class _Check:
                 level: int = level,
                 array: ChunkedArray = array,
             ) -> None:
+                if isinstance(error, UnsupportedFeatureError):
+                    raise error
                 self._bad_chunk(number, level, array, index, error)
 
             extra = {} if self.options.budget is None else {"budget": self.options.budget}

@@ -1,0 +1,414 @@
+"""`export`: write a data set as OME-Zarr, prove that it reads back, and only then give it its name.
+
+Levels are written in passes. A pass reads blocks of the source (or of the level before), writes them, and makes the
+levels that follow from them while they are in memory. Every block's digest is noted and compared with what a fresh
+opening of the output reads back.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xxhash
+
+from openreadout import registry
+from openreadout.arrays import Region, read_region
+from openreadout.contracts import ExportPlan, PlannedImage, PlannedLevel, Sink
+from openreadout.errors import OpenReadoutError, VerificationError, storage_error
+from openreadout.model import Dataset
+from openreadout.operations.corrections import Corrections, corrected
+from openreadout.operations.plan import PlanOptions, absent_planes, level_source, make_plan
+from openreadout.operations.sources import LevelSource
+from openreadout.operations.target import ARCHIVES, default_output, guard, partial_output
+from openreadout.planes import little
+from openreadout.pyramid import downsample
+from openreadout.results import ExportReport
+from openreadout.stores import total_size
+from openreadout.workers import Workers
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Progress = Callable[[int, int], None]
+DIGEST_BYTES = 16
+ABSENT = bytes(DIGEST_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """How to write, beside what the plan decides."""
+
+    plan: PlanOptions = field(default_factory=PlanOptions)
+    corrections: Corrections = field(default_factory=Corrections)
+    overwrite: bool = False
+    verify: bool = True
+    sync: bool = True
+    axes: str | None = None
+
+
+def export(
+    path: str,
+    output: str | None,
+    options: ExportOptions,
+    workers: Workers,
+    progress: Progress | None = None,
+) -> ExportReport:
+    """Export one input.
+
+    Raises
+    ------
+    UsageError
+        The target exists, would harm the source, or a selection or option cannot be met.
+    CorruptDataError, StorageError, UnsupportedFeatureError, UnknownFormatError
+        The source cannot be read, or the target cannot be written.
+    VerificationError
+        What was written does not read back as what was read.
+    """
+    started = time.monotonic()
+    with registry.open_dataset(path, axes=options.axes) as dataset:
+        target = default_output(path) if output is None else output.rstrip("/") or output
+        members = dataset.members or (path,)
+        guard(path, members, target, overwrite=options.overwrite)
+        fixed, changes = corrected(dataset, options.corrections)
+        plan = replace(make_plan(fixed, options.plan, registry.find_codec), changes=changes)
+        writer = registry.find_writer("ome-zarr")
+        with partial_output(target, overwrite=options.overwrite) as partial:
+            sink = writer.create(plan, partial, archive=target.lower().endswith(ARCHIVES))
+            run = _Run(plan, options, sink, workers, progress)
+            try:
+                run.write()
+                sink.finish(sync=options.sync)
+            except BaseException:
+                sink.abort()
+                raise
+            if options.verify:
+                run.verify(partial)
+            files, size = sink.written()
+        return ExportReport(
+            input=path,
+            output=target,
+            format=f"OME-Zarr {plan.version}",
+            images_written=len(plan.images),
+            planes_written=sum(_plane_count(image) for image in plan.images),
+            levels_written=sum(len(image.levels) for image in plan.images),
+            chunks_copied=run.copied,
+            chunks_encoded=run.encoded,
+            files_written=files,
+            bytes_written=size,
+            verified=options.verify,
+            seconds=time.monotonic() - started,
+            source_bytes=sum(total_size(member) for member in members),
+            changes=plan.changes,
+            filled_planes=_filled(plan, options.plan),
+            notes=plan.notes,
+        )
+
+
+def plan_export(path: str, options: ExportOptions) -> tuple[ExportPlan, Dataset]:
+    """The plan alone, for `--dry-run`; the data set is closed again."""
+    with registry.open_dataset(path, axes=options.axes) as dataset:
+        fixed, changes = corrected(dataset, options.corrections)
+        plan = make_plan(fixed, options.plan, registry.find_codec)
+        return replace(plan, changes=changes), dataset
+
+
+def _plane_count(image: PlannedImage) -> int:
+    shape = dict(zip(image.axes, image.levels[0].shape, strict=True))
+    return math.prod(shape.get(axis, 1) for axis in "tcz")
+
+
+def _filled(plan: ExportPlan, options: PlanOptions) -> tuple[str, ...]:
+    return tuple(
+        f"image {image.source_index}: t={t} c={c} z={z}"
+        for image in plan.images
+        for t, c, z in absent_planes(image.image, options.selection)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """Levels that are made together: `first` from the source or the level before, the others in memory."""
+
+    image: int
+    first: int
+    last: int
+
+
+class _Run:
+    """One export under way."""
+
+    def __init__(
+        self,
+        plan: ExportPlan,
+        options: ExportOptions,
+        sink: Sink,
+        workers: Workers,
+        progress: Progress | None,
+    ) -> None:
+        self.plan = plan
+        self.options = options
+        self.sink = sink
+        self.workers = workers
+        self.progress = progress
+        self.copied = 0
+        self.encoded = 0
+        self.digests: dict[tuple[int, int], bytearray] = {}
+        self.done = 0
+        self.total = sum(
+            math.prod(level.shape) * np.dtype(level.dtype).itemsize
+            for image in plan.images
+            for level in image.levels
+        ) * (2 if options.verify else 1)
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def write(self) -> None:
+        """Write every level of every image."""
+        for step in self._passes():
+            self._write_pass(step)
+
+    def _passes(self) -> Iterator[_Pass]:
+        for number, image in enumerate(self.plan.images):
+            first = 0
+            while first < len(image.levels):
+                last = first
+                while last + 1 < len(image.levels) and _in_memory(image.levels, last):
+                    last += 1
+                yield _Pass(number, first, last)
+                first = last + 1
+
+    def _write_pass(self, step: _Pass) -> None:
+        image = self.plan.images[step.image]
+        read = self._reader(image, step)
+        watched = step.first == 0 and _wants_range(image)
+
+        def work(region: Region) -> tuple[list[bytes], int]:
+            block = read(region)
+            if block is not None and watched:
+                self._observe(step.image, image, region, block)
+            return self._write_block(step, image, region, block)
+
+        walk = blocks(image.levels[step.first : step.last + 1])
+        for digests, size in self.workers.map(work, walk, ahead=self.workers.threads):
+            for level, digest in enumerate(digests, step.first):
+                self.digests.setdefault((step.image, level), bytearray()).extend(digest)
+            self._advance(size)
+
+    def _reader(self, image: PlannedImage, step: _Pass) -> Callable[[Region], NDArray[Any] | None]:
+        level = image.levels[step.first]
+        if level.source_level is not None:
+            source = level_source(image.image, level.source_level, self.options.plan)
+            return lambda region: source.read(region) if source.is_stored(region) else None
+        before = image.levels[step.first - 1]
+
+        def made(region: Region) -> NDArray[Any]:
+            wide = tuple(
+                (a * 2, min(b * 2, n)) if h else (a, b)
+                for (a, b), h, n in zip(region, level.halve, before.shape, strict=True)
+            )
+            block = self.sink.read_block(step.image, step.first - 1, wide)
+            return downsample(block, level.halve, label=image.image.label)
+
+        return made
+
+    def _write_block(
+        self, step: _Pass, image: PlannedImage, region: Region, block: NDArray[Any] | None
+    ) -> tuple[list[bytes], int]:
+        """Write a block and what is made from it; the digests of all, and the bytes of samples."""
+        digests, size = [], 0
+        for number in range(step.first, step.last + 1):
+            level = image.levels[number]
+            if number > step.first:
+                region = _half(region, level)
+                if block is not None:
+                    block = downsample(block, level.halve, label=image.image.label)
+            self.sink.write_block(step.image, number, region, block)
+            digests.append(ABSENT if block is None else digest(block))
+            size += math.prod(b - a for a, b in region) * np.dtype(level.dtype).itemsize
+        return digests, size
+
+    def _observe(
+        self, number: int, image: PlannedImage, region: Region, block: NDArray[Any]
+    ) -> None:
+        """Note the range of values of each channel, which NGFF wants and floats do not tell."""
+        place = image.axes.find("c")
+        start = region[place][0] if place >= 0 else 0
+        parts = np.moveaxis(block, place, 0) if place >= 0 else block[None]
+        for offset, part in enumerate(parts):
+            finite = part[np.isfinite(part)]
+            if finite.size:
+                self.sink.observe(number, start + offset, float(finite.min()), float(finite.max()))
+
+    def _advance(self, size: int) -> None:
+        self.done += size
+        if self.progress is not None:
+            self.progress(self.done, self.total)
+
+    # -- reading back -------------------------------------------------------------------------------------------
+
+    def verify(self, path: str) -> None:
+        """Open the output as anybody would and compare geometry and every block with what was written.
+
+        Raises
+        ------
+        VerificationError
+        """
+        try:
+            with registry.open_dataset(path) as written:
+                self._same_geometry(written)
+                for step in self._passes():
+                    self._same_blocks(step, written)
+        except VerificationError:
+            raise
+        except OpenReadoutError as error:
+            raise VerificationError(f"the output does not read back: {error}", path=path) from error
+
+    def _same_geometry(self, written: Dataset) -> None:
+        if len(written.images) != len(self.plan.images):
+            raise VerificationError(
+                f"the output shows {len(written.images)} images where {len(self.plan.images)} were written"
+            )
+        for number, (image, found) in enumerate(zip(self.plan.images, written.images, strict=True)):
+            shapes = [level.array.shape for level in found.levels]
+            if shapes != [level.shape for level in image.levels] or found.axis_names != image.axes:
+                raise VerificationError(
+                    f"image {number} of the output has other axes or sizes than were written"
+                )
+            if found.dtype != image.levels[0].dtype or found.label != image.image.label:
+                raise VerificationError(
+                    f"image {number} of the output has another type than was written"
+                )
+            for mine, level in zip(image.levels, found.levels, strict=True):
+                known = [s for s in level.scale if s is not None]
+                if len(known) == len(mine.scale) and not np.allclose(
+                    known, mine.scale, rtol=1e-9, atol=0
+                ):
+                    raise VerificationError(
+                        f"image {number} of the output has another scale than was written"
+                    )
+
+    def _same_blocks(self, step: _Pass, written: Dataset) -> None:
+        image = self.plan.images[step.image]
+        found = written.images[step.image]
+        notes = [memoryview(self.digests[step.image, n]) for n in range(step.first, step.last + 1)]
+
+        def work(numbered: tuple[int, Region]) -> int:
+            at, region = numbered
+            size = 0
+            for number, expected in zip(range(step.first, step.last + 1), notes, strict=True):
+                level = image.levels[number]
+                if number > step.first:
+                    region = _half(region, level)
+                noted = bytes(expected[at * DIGEST_BYTES : (at + 1) * DIGEST_BYTES])
+                self._same_block(step.image, number, region, found.levels[number].array, noted)
+                size += math.prod(b - a for a, b in region) * np.dtype(level.dtype).itemsize
+            return size
+
+        walk = enumerate(blocks(image.levels[step.first : step.last + 1]))
+        for size in self.workers.map(work, walk, ahead=self.workers.threads):
+            self._advance(size)
+
+    def _same_block(
+        self, number: int, level: int, region: Region, array: Any, noted: bytes
+    ) -> None:
+        if noted == ABSENT:
+            same = not LevelSource(array, (None,) * len(region)).is_stored(region)
+        else:
+            same = digest(read_region(array, region)) == noted
+        if not same:
+            where = " × ".join(f"{a}-{b - 1}" for a, b in region)
+            raise VerificationError(
+                f"image {number} level {level}: samples {where} read back as others"
+            )
+
+
+def _in_memory(levels: Sequence[PlannedLevel], number: int) -> bool:
+    """Whether the level after `number` is made from blocks of it while they are in memory."""
+    level, following = levels[number], levels[number + 1]
+    if following.source_level is not None:
+        return False
+    half = tuple(b // 2 if h else b for b, h in zip(level.block, following.halve, strict=True))
+    return half == following.block
+
+
+def _half(region: Region, level: PlannedLevel) -> Region:
+    """The part of a level that is made from a region of the level before."""
+    return tuple(
+        (a // 2, min(-(-b // 2), n)) if h else (a, b)
+        for (a, b), h, n in zip(region, level.halve, level.shape, strict=True)
+    )
+
+
+def _wants_range(image: PlannedImage) -> bool:
+    """Whether a channel of floats lacks the window that NGFF demands."""
+    if image.image.label or not image.levels[0].dtype.startswith("float"):
+        return False
+    known = image.image.channels
+    count = dict(zip(image.axes, image.levels[0].shape, strict=True)).get("c", 1)
+    return len(known) < count or any(
+        c.window is None or None in (c.window.min, c.window.max) for c in known
+    )
+
+
+def digest(block: NDArray[Any]) -> bytes:
+    """Digest of a block's samples, little-endian in C order; never `ABSENT`."""
+    ready = little(block)
+    return xxhash.xxh3_128_digest(ready.reshape(-1).view(np.uint8).data) or ABSENT
+
+
+def blocks(levels: Sequence[PlannedLevel]) -> Iterator[Region]:
+    """Walk the blocks of the first of the levels that are made together.
+
+    Blocks of one shard come after each other, and shards that make one shard of the next level too, so that few
+    shards are open at a time.
+    """
+    first = levels[0]
+    cells = [first.block]
+    doubled = [1] * len(first.shape)
+    for number, level in enumerate(levels):
+        if number:
+            doubled = [d * 2 if h else d for d, h in zip(doubled, level.halve, strict=True)]
+        extent = [s * d for s, d in zip(level.shard or level.chunk, doubled, strict=True)]
+        cells.append(tuple(-(-e // c) * c for e, c in zip(extent, cells[-1], strict=True)))
+    whole = tuple((0, n) for n in first.shape)
+    return _split(whole, list(reversed(cells)))
+
+
+def _split(region: Region, cells: list[tuple[int, ...]]) -> Iterator[Region]:
+    if not cells:
+        yield region
+        return
+    spans = [
+        [(start, min(start + cell, stop)) for start in range(begin, stop, cell)]
+        for (begin, stop), cell in zip(region, cells[0], strict=True)
+    ]
+    for part in itertools.product(*spans):
+        yield from _split(part, cells[1:])
+
+
+def output_names(paths: Sequence[str], output: str | None) -> dict[str, str | None]:
+    """Where each of several inputs goes: beside it, or into the folder `output`; never two under one name."""
+    if output is None or len(paths) == 1:
+        return dict.fromkeys(paths, output)
+    try:
+        os.makedirs(output, exist_ok=True)
+    except OSError as error:
+        raise storage_error(error, output) from error
+    taken: set[str] = set()
+    names: dict[str, str | None] = {}
+    for path in paths:
+        stem = os.path.basename(default_output(path)).removesuffix(".ome.zarr")
+        name, n = stem, 1
+        while name in taken:
+            n += 1
+            name = f"{stem}-{n}"
+        taken.add(name)
+        names[path] = os.path.join(output, f"{name}.ome.zarr")
+    return names

@@ -1,0 +1,30 @@
+"""Writer for OME-Zarr: NGFF 0.5 on Zarr v3 and 0.4 on Zarr v2, as a directory or as a single RFC-9 archive."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from openreadout.contracts import FormatDescriptor
+
+if TYPE_CHECKING:
+    from openreadout.contracts import ExportPlan, Sink
+
+
+class OmeZarrWriter:
+    """Lays out OME-Zarr; see `docs/export.md`."""
+
+    descriptor = FormatDescriptor(
+        id="ome-zarr",
+        name="OME-Zarr",
+        extensions=(".ome.zarr", ".ozx"),
+        summary="NGFF 0.5 on Zarr v3, sharded; NGFF 0.4 on Zarr v2 with --ngff 0.4; .ozx archives",
+    )
+
+    def create(self, plan: ExportPlan, path: str, *, archive: bool = False) -> Sink:
+        """Start an output at `path`, which does not exist yet."""
+        from openreadout_ome_zarr_writer.sink import OmeZarrSink
+
+        return OmeZarrSink(plan, path, archive=archive)
+
+
+WRITER = OmeZarrWriter()

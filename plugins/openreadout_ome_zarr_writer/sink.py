@@ -1,0 +1,239 @@
+"""The sink: encodes blocks into chunks, chunks into shards, and writes each shard once."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from openreadout.arrays import ChunkIndex, Region, chunk_region, chunks_in, grid_shape, read_region
+from openreadout.codecs import ChunkSpec, CodecChain, CodecSpec
+from openreadout.encoded import ChunkKeys, EncodedArray
+from openreadout.errors import OpenReadoutError
+from openreadout_ome_zarr_writer.documents import documents, ome_xml
+from openreadout_ome_zarr_writer.layout import array_codecs
+from openreadout_ome_zarr_writer.outputs import Archive, Folder, Output, Stream
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from openreadout.contracts import ExportPlan, PlannedImage, PlannedLevel
+
+NOT_STORED = (1 << 64) - 1
+"""Offset and length in a shard's index of a chunk that is not stored; sharding codec specification."""
+
+
+class OmeZarrSink:
+    """One OME-Zarr output under way; implements `openreadout.contracts.Sink`."""
+
+    def __init__(self, plan: ExportPlan, path: str, *, archive: bool) -> None:
+        self._plan = plan
+        self._ranges: dict[int, dict[int, tuple[float, float]]] = {}
+        self._lock = threading.Lock()
+        self._output: Output = Archive(path, self._documents()) if archive else Folder(path)
+        self._arrays = {
+            (n, k): _ArrayWriter(plan, planned, level, self._output)
+            for n, planned in enumerate(plan.images)
+            for k, level in enumerate(planned.levels)
+        }
+
+    def _documents(self) -> dict[str, bytes]:
+        found = documents(self._plan, self._ranges)
+        xml = ome_xml(self._plan)
+        if xml is not None:
+            found["OME/METADATA.ome.xml"] = xml
+        return found
+
+    def write_block(
+        self, image: int, level: int, region: Region, block: NDArray[Any] | None
+    ) -> None:
+        self._arrays[image, level].write(region, block)
+
+    def write_encoded(self, image: int, level: int, index: ChunkIndex, chunk: bytes | None) -> None:
+        self._arrays[image, level].put(index, chunk)
+
+    def read_block(self, image: int, level: int, region: Region) -> NDArray[Any]:
+        return read_region(self._arrays[image, level].readable, region)
+
+    def observe(self, image: int, channel: int, low: float, high: float) -> None:
+        with self._lock:
+            known = self._ranges.setdefault(image, {})
+            before = known.get(channel, (low, high))
+            known[channel] = (min(before[0], low), max(before[1], high))
+
+    def finish(self, *, sync: bool) -> None:
+        unfinished = [writer.path for writer in self._arrays.values() if writer.unfinished]
+        if unfinished:
+            raise OpenReadoutError(
+                f"{len(unfinished)} arrays are not complete, the first is {unfinished[0]}"
+            )
+        self._output.finish(self._documents(), sync=sync)
+
+    def abort(self) -> None:
+        self._output.abort()
+
+    def written(self) -> tuple[int, int]:
+        return self._output.files, self._output.size
+
+
+class _ArrayWriter:
+    """Writes the chunks of one array."""
+
+    def __init__(
+        self, plan: ExportPlan, planned: PlannedImage, level: PlannedLevel, output: Output
+    ) -> None:
+        self.path = f"{planned.path}/{level.path}".lstrip("/")
+        self._level = level
+        self._output = output
+        self._plan = plan
+        self._spec = ChunkSpec(level.chunk, level.dtype, level.fill_value)
+        self._chain = CodecChain.build(level.codecs, plan.lookup)
+        v3 = plan.version != "0.4"
+        self._keys = ChunkKeys("default" if v3 else "v2", "/", len(level.shape))
+        self._shards: dict[ChunkIndex, _Shard] = {}
+        self._lock = threading.Lock()
+        self._readable: EncodedArray | None = None
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a shard was begun and is not complete."""
+        return bool(self._shards)
+
+    @property
+    def readable(self) -> EncodedArray:
+        """The array as it can be read back; only once every chunk is written."""
+        with self._lock:
+            if self._readable is None:
+                level = self._level
+                self._readable = EncodedArray(
+                    store=self._output.store,
+                    path=self.path,
+                    shape=level.shape,
+                    stored_chunk=level.shard or level.chunk,
+                    dtype=level.dtype,
+                    fill_value=level.fill_value,
+                    keys=self._keys,
+                    codecs=array_codecs(level),
+                    lookup=self._plan.lookup,
+                )
+            return self._readable
+
+    def write(self, region: Region, block: NDArray[Any] | None) -> None:
+        """Encode and write the chunks of a block; None writes none of them."""
+        level = self._level
+        for index in chunks_in(region, level.chunk):
+            data = None if block is None else self._encode(index, region, block)
+            self.put(index, data)
+
+    def _encode(self, index: ChunkIndex, region: Region, block: NDArray[Any]) -> bytes:
+        level = self._level
+        covers = chunk_region(index, level.shape, level.chunk)
+        part = block[
+            tuple(
+                slice(a - start, b - start)
+                for (a, b), (start, _) in zip(covers, region, strict=True)
+            )
+        ]
+        if part.shape != level.chunk:
+            padded = np.full(level.chunk, level.fill_value, dtype=block.dtype)
+            padded[tuple(slice(0, n) for n in part.shape)] = part
+            part = padded
+        return self._chain.encode(np.ascontiguousarray(part), self._spec)
+
+    def put(self, index: ChunkIndex, data: bytes | None) -> None:
+        """Take one encoded chunk, None for one that is not stored."""
+        level = self._level
+        if level.shard is None:
+            if data is not None:
+                self._output.put(f"{self.path}/{self._keys.key(index)}", data)
+            return
+        inside = grid_shape(level.shard, level.chunk)
+        stored = tuple(i // n for i, n in zip(index, inside, strict=True))
+        with self._lock:
+            shard = self._shards.get(stored)
+            if shard is None:
+                shard = self._shards[stored] = self._begin(stored, inside)
+        if shard.add(tuple(i % n for i, n in zip(index, inside, strict=True)), data):
+            with self._lock:
+                del self._shards[stored]
+
+    def _begin(self, stored: ChunkIndex, inside: tuple[int, ...]) -> _Shard:
+        level = self._level
+        whole = grid_shape(level.shape, level.chunk)
+        there = tuple(min(n, w - i * n) for i, n, w in zip(stored, inside, whole, strict=True))
+        group = tuple(max(1, b // c) for b, c in zip(level.block, level.chunk, strict=True))
+        checksum = self._plan.lookup("crc32c").from_spec(CodecSpec("crc32c"), self._plan.lookup)
+        key = f"{self.path}/{self._keys.key(stored)}"
+        return _Shard(self._output, key, inside, there, group, checksum)
+
+
+class _Shard:
+    """One shard being written.
+
+    Chunks are written in one order whatever the order they come in: by groups that make one block, in C order inside
+    a group. The same input thus gives the same bytes with any number of threads.
+    """
+
+    def __init__(
+        self,
+        output: Output,
+        key: str,
+        inside: tuple[int, ...],
+        there: tuple[int, ...],
+        group: tuple[int, ...],
+        checksum: Any,
+    ) -> None:
+        self._output = output
+        self._key = key
+        self._inside = inside
+        self._order = _grouped(there, group)
+        self._next = next(self._order, None)
+        self._pending: dict[ChunkIndex, bytes | None] = {}
+        self._places: dict[ChunkIndex, tuple[int, int]] = {}
+        self._offset = 0
+        self._stream: Stream | None = None
+        self._checksum = checksum
+        self._lock = threading.Lock()
+
+    def add(self, position: ChunkIndex, data: bytes | None) -> bool:
+        """Take a chunk; True when the shard is complete."""
+        with self._lock:
+            self._pending[position] = data
+            while self._next is not None and self._next in self._pending:
+                self._write(self._next, self._pending.pop(self._next))
+                self._next = next(self._order, None)
+            if self._next is not None:
+                return False
+            self._close()
+            return True
+
+    def _write(self, position: ChunkIndex, data: bytes | None) -> None:
+        if data is None:
+            return
+        if self._stream is None:
+            self._stream = self._output.stream(self._key)
+        self._stream.write(data)
+        self._places[position] = (self._offset, len(data))
+        self._offset += len(data)
+
+    def _close(self) -> None:
+        """Write the index; a shard without any chunk is not stored at all."""
+        if self._stream is None:
+            return
+        index = bytearray()
+        for position in itertools.product(*(range(n) for n in self._inside)):
+            index += struct.pack("<QQ", *self._places.get(position, (NOT_STORED, NOT_STORED)))
+        self._stream.write(self._checksum.encode(bytes(index)))
+        self._stream.close()
+
+
+def _grouped(there: tuple[int, ...], group: tuple[int, ...]) -> Iterator[ChunkIndex]:
+    """Positions by groups, groups and positions inside them in C order."""
+    starts = itertools.product(*(range(0, n, g) for n, g in zip(there, group, strict=True)))
+    for start in starts:
+        ranges = [range(s, min(s + g, n)) for s, g, n in zip(start, group, there, strict=True)]
+        yield from itertools.product(*ranges)
