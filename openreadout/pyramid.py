@@ -136,10 +136,10 @@ def _mean(block: NDArray[Any], axes: Sequence[int]) -> NDArray[Any]:
 def _mean_64(block: NDArray[Any], axes: Sequence[int]) -> NDArray[Any]:
     """The mean of 64-bit integers without a wider type: quotients and remainders are summed apart."""
     dtype, shift = block.dtype, len(axes)
-    quotient = _sum(block >> np.asarray(shift, dtype), axes, dtype)
+    quotient: NDArray[Any] = _sum(block >> np.asarray(shift, dtype), axes, dtype)
     rest = _sum(block & np.asarray((1 << shift) - 1, dtype), axes, dtype)
     rest = (rest + np.asarray(1 << (shift - 1), dtype)) >> np.asarray(shift, dtype)
-    quotient += rest
+    np.add(quotient, rest, out=quotient)
     return quotient
 
 
