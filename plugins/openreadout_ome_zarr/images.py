@@ -43,6 +43,9 @@ STRUCTURAL = frozenset(
 """Keys of `extra` that tell of this store; carried metadata, which tells of the source, has no say in them."""
 
 
+GEOMETRIC = ("scale", "translation", "origin_um")
+
+
 class Fault(NamedTuple):
     """Something to report of an image whose number is not known yet; `level` counts the entries of `datasets`."""
 
@@ -367,6 +370,9 @@ def _merge_carried(image: Image, carried: Carried) -> Image:
 
     kept = {key: value for key, value in image.extra.items() if key in STRUCTURAL}
     brought = {key: value for key, value in carried.extra.items() if key not in STRUCTURAL}
+    if "translation" not in brought and any(image.extra.get("translation", ())):
+        # A part of the source was exported: where it lies is a fact of this store.
+        kept |= {key: image.extra[key] for key in GEOMETRIC if key in image.extra}
     return replace(
         image,
         name=carried.name or image.name,
