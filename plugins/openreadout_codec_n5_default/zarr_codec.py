@@ -10,7 +10,7 @@ from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Co
 from zarr.registry import get_codec_class
 
 from openreadout.codecs import ChunkSpec
-from openreadout.errors import CorruptDataError
+from openreadout.errors import CorruptDataError, OpenReadoutError
 from openreadout_codec_n5_default.blocks import (
     block_header,
     check_block_size,
@@ -105,8 +105,13 @@ class N5DefaultZarrCodec(ArrayBytesCodec):
         check_block_size(header.shape, wanted.shape, wanted.item_bytes)
         specs = self._specs(replace(chunk_spec, shape=header.shape))
         encoded: Any = chunk_spec.prototype.buffer.from_bytes(data[header.size :])
-        for codec, spec in zip(reversed(self.codecs), reversed(specs), strict=True):
-            (encoded,) = await codec.decode([(encoded, spec)])
+        try:
+            for codec, spec in zip(reversed(self.codecs), reversed(specs), strict=True):
+                (encoded,) = await codec.decode([(encoded, spec)])
+        except Exception as error:  # codecs of any package, which raise anything on damage
+            if isinstance(error, OpenReadoutError | MemoryError):
+                raise
+            raise CorruptDataError(f"n5_default: the block is damaged ({error!s:.200})") from error
         block = fitted(encoded.as_numpy_array(), wanted)
         return chunk_spec.prototype.nd_buffer.from_numpy_array(block)
 

@@ -58,7 +58,7 @@ def _codec(entry: object, key: str) -> CodecSpec:
     if isinstance(entry, str):
         return CodecSpec(entry)
     name = entry.get("name") if isinstance(entry, dict) else None
-    configuration = (entry.get("configuration") or {}) if isinstance(entry, dict) else None
+    configuration = entry.get("configuration", {}) if isinstance(entry, dict) else None
     if not isinstance(name, str) or not isinstance(configuration, dict):
         raise CorruptDataError(f"codec sharding_indexed: {key} holds {entry!r:.200}, no codec")
     return CodecSpec(name, configuration)
