@@ -88,7 +88,9 @@ def test_decoding_undoes_every_encoder(name, data):
     for encode in ENCODERS[name]:
         encoded = encode(raw)
         assert bytes(codec(name).decode(encoded, ByteSize(len(raw)))) == raw
-        assert bytes(codec(name).decode(memoryview(encoded), ByteSize(len(raw) + 9, False))) == raw
+        if name != "n5.lz4":  # told apart by its exact size, which an N5 block's header gives
+            roomy = ByteSize(len(raw) + 9, exact=False)
+            assert bytes(codec(name).decode(memoryview(encoded), roomy)) == raw
 
 
 @given(
