@@ -93,14 +93,12 @@ def _container(root: _Element, loader: _Element, name: str) -> str:
     base = root.find("BasePath")
     if node is None or not (node.text or "").strip():
         raise CorruptDataError("ImageLoader names no N5 container", where=name)
+    text = (node.text or "").strip().replace("\\", "/")
     if node.get("type") == "absolute":
-        raise CorruptDataError(
-            "it points to an absolute path, which is not followed",
-            where=name,
-            hint="give the path of the N5 container itself",
-        )
+        # Where it was on another machine says nothing here; a container of that name beside the XML is meant.
+        return join_key(text.rstrip("/").rpartition("/")[2])
     before = (base.text or "").strip() if base is not None else ""
-    return join_key(before, (node.text or "").strip().replace("\\", "/"))
+    return join_key(before, text)
 
 
 def _integer(text: str | None) -> int | None:

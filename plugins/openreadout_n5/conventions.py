@@ -392,7 +392,8 @@ def _join_channels(found: list[Found], report: Report) -> list[Found]:
     gone: set[str] = set()
     for folder, members in by_folder.items():
         images = [image for _, image in sorted(members, key=lambda pair: pair[0])]
-        if len(images) < 2 or len(images) > MAX_CHANNELS:
+        distinct = {image.path for image in images}
+        if len(images) < 2 or len(images) > MAX_CHANNELS or len(distinct) < len(images):
             continue
         if not all(_alike(images[0], other) for other in images[1:]):
             report.warn(

@@ -72,7 +72,8 @@ def _parse(data: bytes | None) -> dict[str, Any] | None:
 
 
 def _detect_folder(source: Source) -> Detection | None:
-    head = source.peek(ATTRIBUTES, PEEK_BYTES) if ATTRIBUTES in source.names else None
+    # Not looked for among the names, of which a dataset with many blocks has more than are listed.
+    head = source.peek(ATTRIBUTES, PEEK_BYTES)
     attributes = _parse(head)
     if attributes is not None and "n5" in attributes:
         return Detection(DEFINITE, "attributes.json states an N5 version")
@@ -82,7 +83,7 @@ def _detect_folder(source: Source) -> Detection | None:
         return Detection(LIKELY, "attributes.json describes an N5 group")
     if _holds_dataset(source):
         return Detection(LIKELY, "the folder holds N5 datasets")
-    if ATTRIBUTES in source.names and (attributes is None or source.path.endswith(".n5")):
+    if head is not None and attributes is None:
         return Detection(LIKELY, "the folder has an attributes.json")
     if source.path.rstrip("/\\").endswith(".n5"):
         return Detection(LIKELY, "the folder is named .n5")

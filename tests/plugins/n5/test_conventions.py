@@ -131,6 +131,14 @@ def test_axes_that_make_no_sense_are_not_used(tmp_path, axes):
     assert any("assumed" in note for note in dataset.notes)
 
 
+def test_colour_samples_can_be_named(tmp_path):
+    data = _pixels(4, 5, 3)
+    _put(tmp_path / "c.n5", "a", data)
+    image, _ = _only(tmp_path / "c.n5", axes="sxy")
+    assert (image.axis_names, image.samples_per_pixel, image.size("c")) == ("yxs", 3, 1)
+    np.testing.assert_array_equal(_whole(image.levels[0].array), data)
+
+
 def test_axis_that_the_model_lacks_is_read_at_its_first_index(tmp_path):
     data = _pixels(3, 4, 5)
     _put(tmp_path / "c.n5", "a", data, axes=["x", "y", "angle"])
@@ -556,7 +564,6 @@ ENTITY = '<!DOCTYPE SpimData [<!ENTITY a "{big}"><!ENTITY b SYSTEM "file:///etc/
 BAD_XML = {
     "cut": lambda text: text[:200],
     "empty": lambda text: "",
-    "absolute": lambda text: text.replace('<n5 type="relative">d.n5', '<n5 type="absolute">/d.n5'),
     "climbs": lambda text: text.replace(">d.n5<", ">../d.n5<"),
     "no-container": lambda text: text.replace(">d.n5<", "><"),
     "hdf5": lambda text: text.replace("bdv.n5", "bdv.hdf5"),
@@ -574,12 +581,28 @@ def test_bad_xml_takes_nothing_from_the_pixels(tmp_path, change):
         assert any("d.xml" in note for note in dataset.notes)
 
 
-@pytest.mark.parametrize("name", ["absolute", "climbs", "no-container", "endless-times"])
+@pytest.mark.parametrize("name", ["climbs", "no-container", "endless-times"])
 def test_bad_xml_is_corrupt_when_it_is_the_input(tmp_path, name):
     _bdv(tmp_path / "d.n5")
     _xml(tmp_path / "d.xml")
     (tmp_path / "d.xml").write_text(BAD_XML[name]((tmp_path / "d.xml").read_text()))
     with pytest.raises(CorruptDataError):
+        open_dataset(str(tmp_path / "d.xml"))
+
+
+@pytest.mark.parametrize("opened", ["d.xml", "d.n5"])
+def test_absolute_path_means_the_container_beside_the_xml(tmp_path, opened):
+    _bdv(tmp_path / "d.n5")
+    _xml(tmp_path / "d.xml", container="/elsewhere/on/another/machine/d.n5")
+    text = (tmp_path / "d.xml").read_text()
+    (tmp_path / "d.xml").write_text(text.replace('<n5 type="relative"', '<n5 type="absolute"'))
+    with open_dataset(str(tmp_path / opened)) as dataset:
+        assert [image.name for image in dataset.images] == ["tile 0", "tile 1"]
+
+
+def test_container_that_the_xml_names_and_lacks_is_corrupt(tmp_path):
+    _xml(tmp_path / "d.xml", container="gone.n5")
+    with pytest.raises(CorruptDataError, match=r"gone\.n5"):
         open_dataset(str(tmp_path / "d.xml"))
 
 

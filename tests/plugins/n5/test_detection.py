@@ -42,6 +42,13 @@ def test_container_and_dataset_are_definite(tmp_path):
     assert _confidence(tmp_path / "d") == DEFINITE
 
 
+def test_dataset_with_more_blocks_than_are_listed_is_definite(tmp_path):
+    _write(tmp_path / "d", {**DATASET, "dimensions": [20_000, 5]})
+    for n in range(4200):
+        (tmp_path / "d" / str(n)).mkdir()
+    assert _confidence(tmp_path / "d") == DEFINITE
+
+
 def test_folder_whose_datasets_lie_below_is_likely(tmp_path):
     _write(tmp_path / "c/a/b/data", DATASET)
     assert _confidence(tmp_path / "c") == LIKELY
