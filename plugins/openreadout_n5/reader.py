@@ -11,11 +11,11 @@ from openreadout.errors import CorruptDataError, OpenReadoutError
 from openreadout.model import Dataset, Finding
 from openreadout.stores import DirectoryStore, Store
 from openreadout_n5 import conventions
-from openreadout_n5.attributes import ATTRIBUTES, n5_default
+from openreadout_n5.attributes import ATTRIBUTES
 from openreadout_n5.conventions import Found
 from openreadout_n5.images import AxisNames, build_image
 from openreadout_n5.inspection import inspect
-from openreadout_n5.tree import Node, Report, Tree, natural_path, walk
+from openreadout_n5.tree import Report, Tree, walk
 
 FORMAT_ID = "n5"
 FORMAT_NAME = "N5"
@@ -59,12 +59,21 @@ def open_source(source: Source, context: OpenContext) -> Dataset:
         findings=tuple(report.findings),
         checks=("attributes", "dataset metadata", "multiscale metadata"),
         inspect=_inspector(tree, found),
-        structure=lambda: structure(tree),
+        structure=_describer(tree, found),
     )
 
 
 def _inspector(tree: Tree, found: list[Found]) -> Callable[[bool], Iterable[Finding]]:
     return lambda full: inspect(tree, found, full=full)
+
+
+def _describer(tree: Tree, found: list[Found]) -> Callable[[], Mapping[str, Any]]:
+    def structure() -> Mapping[str, Any]:
+        from openreadout_n5.structure import describe
+
+        return describe(tree, frozenset(image.path for image in found))
+
+    return structure
 
 
 def _locate(source: Source) -> tuple[str, str | None]:
@@ -123,31 +132,3 @@ def _with_xml(folder: str, xml_path: str | None, found: list[Found], report: Rep
     from openreadout_n5 import bdv
 
     return bdv.complete(folder, xml_path, found, report)
-
-
-# -- info --view structure -------------------------------------------------------------------------
-
-
-def structure(tree: Tree) -> Mapping[str, Any]:
-    """Groups and datasets as a flat list in natural order of path, shapes fastest axis first as N5 writes them."""
-    nodes = sorted(tree.nodes.values(), key=lambda node: natural_path(node.path))
-    return {"store": tree.store.kind, "nodes": [_described(node) for node in nodes]}
-
-
-def _described(node: Node) -> dict[str, Any]:
-    found: dict[str, Any] = {"path": node.path or "/", "kind": "group"}
-    if node.broken is not None:
-        return {**found, "kind": "broken", "error": node.broken.message}
-    info = node.dataset
-    if info is None:
-        return {**found, "attributes": sorted(node.attributes)[:1000]}
-    codec = n5_default(len(info.shape), info.compressor)
-    return {
-        **found,
-        "kind": "dataset",
-        "dimensions": list(info.shape),
-        "block_size": list(info.block),
-        "data_type": info.dtype,
-        "codecs": [codec.name, *([info.compressor.name] if info.compressor else [])],
-        "attributes": sorted(info.attributes)[:1000],
-    }

@@ -209,12 +209,17 @@ def test_info_loads_neither_numpy_nor_zarr_nor_lxml(tmp_path, openreadout):
     assert done.stdout.strip() == "[]"
 
 
-def test_structure_lists_groups_and_datasets(tmp_path):
+def test_structure_is_a_tree_of_groups_and_arrays(tmp_path):
     _write(tmp_path / "c.n5", {"n5": "2.0.0"})
-    _write(tmp_path / "c.n5/g/a", DATASET)
-    nodes = _open(tmp_path / "c.n5").structure()["nodes"]
-    assert [(node["path"], node["kind"]) for node in nodes] == [
-        ("/", "group"), ("g", "group"), ("g/a", "dataset"),
-    ]  # fmt: skip
-    assert nodes[2]["dimensions"] == [6, 5]
-    json.dumps(nodes)
+    _write(tmp_path / "c.n5/g/s0", {**DATASET, "downsamplingFactors": [1, 1]})
+    _write(tmp_path / "c.n5/h", "{")
+    tree = _open(tmp_path / "c.n5").structure()
+    json.dumps(tree)
+    assert (tree["kind"], tree["path"], tree["attributes"]) == ("group", "/", ["n5"])
+    image, damaged = tree["children"]
+    assert (image["kind"], image["path"]) == ("image", "g")
+    assert (damaged["kind"], damaged["path"]) == ("damaged", "h")
+    (array,) = image["children"]
+    assert (array["kind"], array["path"], array["shape"], array["chunk"]) == (
+        "array", "g/s0", [5, 6], [4, 4],
+    )  # fmt: skip
