@@ -458,9 +458,7 @@ class _ZipDirectory:
         """Number of entries, size and offset of the directory, and where the directory ends in the file."""
         start = max(0, self.length - 22 - 0xFFFF)
         tail = _read_exactly(self.fd, start, self.length - start)
-        at = tail.rfind(b"PK\x05\x06", 0, max(0, len(tail) - 18))
-        while at >= 0 and at + 22 + int.from_bytes(tail[at + 20 : at + 22], "little") > len(tail):
-            at = tail.rfind(b"PK\x05\x06", 0, at)
+        at = _end_record(tail)
         if at < 0:
             raise self._damaged("the end of its directory is not there")
         disk, first, here, count, size, offset, _ = struct.unpack("<4H2LH", tail[at + 4 : at + 22])
@@ -527,6 +525,23 @@ class _ZipDirectory:
                 return found[1], found[0], found[2]
             at += 4 + length
         raise self._damaged("an entry lacks its ZIP64 numbers")
+
+
+def _end_record(tail: bytes) -> int:
+    """Where the end record starts in the archive's last bytes, -1 when it is not there.
+
+    Its signature may be in the comment too, so the record whose comment ends with the file counts first; next comes the
+    last one that is whole, since some tools leave bytes behind it.
+    """
+    whole = -1
+    at = tail.rfind(b"PK\x05\x06", 0, max(0, len(tail) - 18))
+    while at >= 0:
+        end = at + 22 + int.from_bytes(tail[at + 20 : at + 22], "little")
+        if end == len(tail):
+            return at
+        whole = at if whole < 0 and end < len(tail) else whole
+        at = tail.rfind(b"PK\x05\x06", 0, at)
+    return whole
 
 
 def _zip_name(raw: bytes) -> str:

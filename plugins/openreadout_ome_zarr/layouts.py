@@ -65,6 +65,7 @@ class Opening:
         self._notes: list[str] = []
         self._counts: dict[str, int] = {}
         self._odd_versions: set[str] = set()
+        self._outside: set[str] = set()
 
     # -- the root --------------------------------------------------
 
@@ -442,7 +443,8 @@ class Opening:
         version = version_of(group.ngff)
         if self.version is None and version is not None:
             self.version = version
-        if group.outside and required:
+        if group.outside and required and group.document not in self._outside:
+            self._outside.add(group.document)
             place = "outside the key ome" if group.zarr_format == 3 else "under the key ome"
             said = f"the NGFF metadata stands {place}, where its Zarr version does not keep it"
             self._report(

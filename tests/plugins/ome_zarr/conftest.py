@@ -94,7 +94,7 @@ def zipped(root: Path, target: Path, prefix: str = "", method=zipfile.ZIP_STORED
     return target
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make() -> SimpleNamespace:
     """The functions of this module."""
     return SimpleNamespace(

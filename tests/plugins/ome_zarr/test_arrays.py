@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from openreadout.arrays import read_region
 from openreadout.codecs import ITEM_BYTES
-from openreadout.errors import CorruptDataError, OpenReadoutError, UnsupportedFeatureError
+from openreadout.errors import CorruptDataError, UnsupportedFeatureError
 from openreadout.registry import find_codec
 from openreadout.stores import DirectoryStore
 from openreadout_ome_zarr.arrays import load_array, open_array, parse_v2, parse_v3
 from openreadout_ome_zarr.dtypes import DataType, parse_fill, parse_v2_type, parse_v3_type
 
-DTYPES = [name for name in ITEM_BYTES]
+DTYPES = list(ITEM_BYTES)
 rng = np.random.default_rng(7)
 
 
@@ -109,7 +109,9 @@ def test_zarr_2_filters_and_compressors(tmp_path):
         compressors=numcodecs.LZ4(),
     )
     array[:] = data
-    assert [c["id"] for c in json.loads((tmp_path / "a/.zarray").read_text())["filters"]] == ["delta"]
+    assert [c["id"] for c in json.loads((tmp_path / "a/.zarray").read_text())["filters"]] == [
+        "delta"
+    ]
     check(tmp_path, data)
 
 
@@ -138,7 +140,9 @@ def test_absent_chunks_hold_the_fill_value(tmp_path, fill):
 
 def test_chunk_larger_than_the_array(tmp_path):
     data = pixels((3, 5), "uint16")
-    zarr.create_array(str(tmp_path / "a"), shape=(3, 5), chunks=(8, 8), dtype="uint16", zarr_format=2)[:] = data
+    zarr.create_array(
+        str(tmp_path / "a"), shape=(3, 5), chunks=(8, 8), dtype="uint16", zarr_format=2
+    )[:] = data
     check(tmp_path, data)
 
 
@@ -194,7 +198,10 @@ def test_types_that_are_no_pixels_keep_their_word(word):
 def test_records_and_objects_are_named():
     assert "'a'" in parse_v2_type([["a", "<u2"], ["b", "<f4"]]).name
     assert parse_v3_type({"name": "uint8"}).name == "uint8"
-    assert parse_v3_type({"name": "numpy.datetime64", "configuration": {"unit": "s"}}).name not in ITEM_BYTES
+    assert (
+        parse_v3_type({"name": "numpy.datetime64", "configuration": {"unit": "s"}}).name
+        not in ITEM_BYTES
+    )
 
 
 @pytest.mark.parametrize(
@@ -241,7 +248,9 @@ def test_fill_values_that_the_type_cannot_hold(value, dtype):
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -312,19 +321,39 @@ def test_extension_that_need_not_be_understood_is_passed_over(make):
 
 
 @given(
-    st.sampled_from(["shape", "chunks", "dtype", "order", "fill_value", "compressor", "filters", "dimension_separator"]),
+    st.sampled_from(
+        [
+            "shape",
+            "chunks",
+            "dtype",
+            "order",
+            "fill_value",
+            "compressor",
+            "filters",
+            "dimension_separator",
+        ]
+    ),
     JSON,
 )
 def test_any_value_of_a_zarr_2_key_is_taken_or_refused(key, value):
-    document = {"zarr_format": 2, "shape": [4, 4], "chunks": [2, 2], "dtype": "<u2", "compressor": None, "order": "C"}
+    document = {
+        "zarr_format": 2,
+        "shape": [4, 4],
+        "chunks": [2, 2],
+        "dtype": "<u2",
+        "compressor": None,
+        "order": "C",
+    }
     try:
         parse_v2(document | {key: value})
-    except OpenReadoutError as error:
-        assert error.exit_code in (4, 6)
+    except (CorruptDataError, UnsupportedFeatureError):
+        pass
 
 
 @given(
-    st.sampled_from(["shape", "chunk_grid", "data_type", "codecs", "fill_value", "chunk_key_encoding", "x"]),
+    st.sampled_from(
+        ["shape", "chunk_grid", "data_type", "codecs", "fill_value", "chunk_key_encoding", "x"]
+    ),
     JSON,
 )
 def test_any_value_of_a_zarr_3_key_is_taken_or_refused(key, value):
@@ -340,8 +369,8 @@ def test_any_value_of_a_zarr_3_key_is_taken_or_refused(key, value):
     }
     try:
         parse_v3(document | {key: value})
-    except OpenReadoutError as error:
-        assert error.exit_code in (4, 6)
+    except (CorruptDataError, UnsupportedFeatureError):
+        pass
 
 
 def test_huge_chunk_allocates_nothing(tmp_path, make):
@@ -377,7 +406,9 @@ def test_missing_array_names_its_document(tmp_path):
     assert caught.value.where == "a/b/zarr.json"
 
 
-@pytest.mark.parametrize("text", ["", "null", "[]", "3", "{", "\ud800".encode("utf-8", "surrogatepass"), b"\xff"])
+@pytest.mark.parametrize(
+    "text", ["", "null", "[]", "3", "{", "\ud800".encode("utf-8", "surrogatepass"), b"\xff"]
+)
 def test_document_that_is_no_object(tmp_path, make, text):
     make.put(tmp_path, "a/.zarray", text)
     with pytest.raises(CorruptDataError) as caught:

@@ -66,7 +66,11 @@ def test_opened_by_a_root_document_of_zarr_2(tmp_path, make, name):
 
 
 def test_opened_by_its_zarr_json(tmp_path, make, monkeypatch):
-    make.put(tmp_path, "zarr.json", make.group_json({"version": "0.5", "multiscales": [make.multiscale()]}))
+    make.put(
+        tmp_path,
+        "zarr.json",
+        make.group_json({"version": "0.5", "multiscales": [make.multiscale()]}),
+    )
     make.put(tmp_path, "0/zarr.json", make.array_json((4, 6)))
     assert open_dataset(str(tmp_path / "zarr.json")).images[0].size("x") == 6
     monkeypatch.chdir(tmp_path)
