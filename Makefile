@@ -27,10 +27,12 @@ $(BIN)/python:
 # The stamps make pip run again only when the dependencies or entry points changed.
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m compileall -q openreadout plugins  # an editable install leaves that to the first run
 	@touch $@
 
 $(VENV)/.developed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m compileall -q openreadout plugins
 	@touch $@ $(VENV)/.installed
 
 install: $(VENV)/.developed

@@ -8,8 +8,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
+
+from openreadout.record import record
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,7 +23,7 @@ Region = tuple[tuple[int, int], ...]
 ChunkIndex = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ArrayLayout:
     """How an array is stored, in the order of the stored axes: for people to read, and for planning copies."""
 
@@ -30,7 +32,7 @@ class ArrayLayout:
     codecs: tuple[CodecSpec, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Presence:
     """Which chunks of an array are stored.
 
@@ -189,7 +191,7 @@ def place_chunk(out: NDArray[Any], region: Region, array: ChunkedArray, index: C
     out[target] = array.read_chunk(index)[source]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AxisView:
     """A stored array seen with other axes: reordered, with some fixed at an index, with new ones of length 1.
 
@@ -274,7 +276,7 @@ class AxisView:
         return (index for index in found if index is not None)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stack:
     """Arrays of one shape, type and chunk shape, laid along a new first axis; None stands for one that is not there.
 
@@ -348,7 +350,7 @@ class Stack:
                 yield from ((n, *index) for index in part.stored_indices())
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SamplesAsChannels:
     """An array whose last axis is colour samples, seen with each sample as a channel of its own.
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from openreadout.errors import CorruptDataError, UnsupportedFeatureError
+from openreadout.record import record
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +28,7 @@ ITEM_BYTES = {
 Buffer = bytes | bytearray | memoryview
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CodecSpec:
     """A codec as metadata names it; it may name one that is not installed."""
 
@@ -53,7 +54,7 @@ class CodecSpec:
         return value
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ByteSize:
     """How many bytes a step must give: exactly `count`, or at most that many."""
 
@@ -71,7 +72,7 @@ class ByteSize:
             raise CorruptDataError(f"{codec}: {size} bytes where {wanted} belong")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChunkSpec:
     """What a step must decode to: `shape` (C order, slowest axis first), numpy `dtype` name, `fill_value`."""
 
@@ -197,7 +198,7 @@ CodecLookup = Callable[[str], CodecFactory]
 """Finds the factory of a codec by name; raises `UnsupportedFeatureError` for one that is not installed."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CodecChain:
     """The codecs of one array, outermost array first: array to array, one array to bytes, bytes to bytes."""
 

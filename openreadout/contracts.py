@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+
+from openreadout.record import record
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,7 +19,7 @@ LIKELY = 0.6
 POSSIBLE = 0.3
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FormatDescriptor:
     """What people are told of a format, and its place when two readers are sure (`priority`, higher first)."""
 
@@ -30,7 +31,7 @@ class FormatDescriptor:
     priority: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Source:
     """An input before any reader has opened it.
 
@@ -46,7 +47,7 @@ class Source:
     peek: Callable[[str, int], bytes | None] = lambda name, limit: None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Detection:
     """What a reader makes of a source: how sure it is (`DEFINITE`, `LIKELY`, `POSSIBLE`) and why, in a few words."""
 
@@ -54,7 +55,7 @@ class Detection:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OpenContext:
     """What a reader is handed: the codec lookup, and axis letters (fastest first) that a person gave for the input."""
 
@@ -82,7 +83,7 @@ class Reader(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlannedLevel:
     """One array to be written.
 
@@ -106,7 +107,7 @@ class PlannedLevel:
     copied: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlannedImage:
     """One image to be written.
 
@@ -125,7 +126,7 @@ class PlannedImage:
     whole: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ExportPlan:
     """Everything that an export will write, decided before the first byte is written."""
 

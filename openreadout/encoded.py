@@ -6,7 +6,6 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from openreadout.arrays import (
@@ -21,6 +20,7 @@ from openreadout.arrays import (
 from openreadout.codecs import ITEM_BYTES, ChunkSpec, CodecChain, CodecLookup, CodecSpec
 from openreadout.errors import CorruptDataError, OpenReadoutError, UnsupportedFeatureError
 from openreadout.limits import MAX_CHUNK_BYTES, PRESENCE_SAMPLES
+from openreadout.record import record
 from openreadout.stores import Store, StoredObject, join_key
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ INDEX_CACHE = 64
 """Shard indexes kept for one array."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChunkKeys:
     """From chunk index to key and back; Zarr v3 core specification, section "Chunk key encoding".
 

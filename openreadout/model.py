@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from openreadout.codecs import ITEM_BYTES
+from openreadout.record import record
 from openreadout.units import length_um, time_s
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ PIXEL_TYPES = {
 WIDENED = {"bool": "uint8", "float16": "float32"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finding:
     """One result of a check: `severity` is `error`, `warning` or `info`; `location` a key, IFD or byte offset."""
 
@@ -41,7 +42,7 @@ class Finding:
     location: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Axis:
     """One axis: `name` (one of t c z y x s) and `unit`, the UDUNITS name, or None."""
 
@@ -54,7 +55,7 @@ class Axis:
         return AXIS_TYPES[self.name]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ResolutionLevel:
     """One level of a pyramid: an array whose axes are the image's; level 0 is full resolution."""
 
@@ -64,7 +65,7 @@ class ResolutionLevel:
     translation: tuple[float | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Window:
     """Display window of a channel: the range of the data and the part of it that is shown."""
 
@@ -74,7 +75,7 @@ class Window:
     end: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Channel:
     """One channel; `color` is `#RRGGBB`, wavelengths are in nm, the exposure is in seconds."""
 
@@ -88,7 +89,7 @@ class Channel:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Image:
     """One image: a `multiscales` entry, an OME-XML `Image`, an N5 pyramid or dataset.
 
@@ -213,7 +214,7 @@ def _tidy(value: float) -> float:
     return float(f"{value:.15g}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Well:
     """One well of a plate: its path (`A/1`), row and column names, and the indices of its images."""
 
@@ -223,7 +224,7 @@ class Well:
     images: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plate:
     """The layout of a high-content screen; `acquisitions` as JSON shows them (`id`, `name`, …)."""
 
@@ -235,7 +236,7 @@ class Plate:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Dataset:
     """An opened file or store; a context manager that closes what its reader holds open.
 

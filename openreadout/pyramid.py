@@ -136,11 +136,11 @@ def _mean(block: NDArray[Any], axes: Sequence[int]) -> NDArray[Any]:
 def _mean_64(block: NDArray[Any], axes: Sequence[int]) -> NDArray[Any]:
     """The mean of 64-bit integers without a wider type: quotients and remainders are summed apart."""
     dtype, shift = block.dtype, len(axes)
-    quotient: NDArray[Any] = _sum(block >> np.asarray(shift, dtype), axes, dtype)
+    quotient = _sum(block >> np.asarray(shift, dtype), axes, dtype)
     rest = _sum(block & np.asarray((1 << shift) - 1, dtype), axes, dtype)
     rest = (rest + np.asarray(1 << (shift - 1), dtype)) >> np.asarray(shift, dtype)
-    np.add(quotient, rest, out=quotient)
-    return quotient
+    mean: NDArray[Any] = np.add(quotient, rest, out=quotient)
+    return mean
 
 
 def _corners(block: NDArray[Any], axes: Sequence[int]) -> list[NDArray[Any]]:
@@ -153,7 +153,7 @@ def _corners(block: NDArray[Any], axes: Sequence[int]) -> list[NDArray[Any]]:
 def _most_frequent(parts: list[NDArray[Any]]) -> NDArray[Any]:
     """The most frequent of the values at each place, the smallest on a tie."""
     values = np.sort(np.stack(parts), axis=0)
-    best = values[0].copy()
+    best: NDArray[Any] = values[0].copy()
     best_count = np.zeros(best.shape, dtype=np.uint8)
     for candidate in values:
         count = np.zeros(best.shape, dtype=np.uint8)

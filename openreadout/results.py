@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
+
+from openreadout.record import record
 
 if TYPE_CHECKING:
     from openreadout.model import Dataset, Finding
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InfoResult:
     """What `info` found: the opened data set and its size on disk in bytes."""
 
@@ -19,7 +21,7 @@ class InfoResult:
     max_images: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlaneDigest:
     """One plane and the digest of its samples (little-endian, rows of x, samples interleaved)."""
 
@@ -36,7 +38,7 @@ class PlaneDigest:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CheckReport:
     """The result of `check`; `planes` is None unless planes were asked for."""
 
@@ -54,7 +56,7 @@ class CheckReport:
         return all(finding.severity != "error" for finding in self.findings)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CompareReport:
     """The result of `check --against`."""
 
@@ -65,7 +67,7 @@ class CompareReport:
     findings: tuple[Finding, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ExportReport:
     """The result of `export`."""
 

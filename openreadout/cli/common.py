@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from openreadout.errors import OpenReadoutError, UnknownFormatError, UsageError, storage_error
+from openreadout.record import record
 
 if TYPE_CHECKING:
     from openreadout.planes import Selection
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Outcome:
     """What a command made of one input.
 
@@ -292,7 +292,7 @@ def _recognised(path: str, detect: Callable[[str], object]) -> bool:
 # -- the loop --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Printing:
     """How results are printed."""
 

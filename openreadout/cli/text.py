@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from typing import TYPE_CHECKING, Any
 
 from openreadout import serialize
@@ -21,7 +21,11 @@ LABEL = 9
 
 def width() -> int:
     """Columns of the terminal."""
-    return max(40, shutil.get_terminal_size((100, 24)).columns)
+    try:
+        columns = os.get_terminal_size(1).columns
+    except (OSError, ValueError):
+        columns = int(text) if (text := os.environ.get("COLUMNS", "")).isdecimal() else 100
+    return max(40, columns)
 
 
 # -- info ------------------------------------------------------------------------------------------
