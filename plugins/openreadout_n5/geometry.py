@@ -94,7 +94,10 @@ def explicit_axes(attributes: Mapping[str, Any], ndim: int) -> tuple[str, ...] |
 
 
 def cosem(transform: object, ndim: int) -> Frame | None:
-    """COSEM / OpenOrganelle: `transform` with `axes`, `units`, `scale` and `translate`, slowest axis first."""
+    """COSEM / OpenOrganelle: `transform` with `axes`, `units`, `scale` and `translate`, slowest axis first.
+
+    Later writers add `order`, `C` or `F`.
+    """
     if not isinstance(transform, dict):
         return None
     scale = _numbers(transform.get("scale"), ndim)
@@ -107,6 +110,9 @@ def cosem(transform: object, ndim: int) -> Frame | None:
         scale,
         _numbers(transform.get("translate", transform.get("translation")), ndim),
     )
+    order = transform.get("order")
+    if order in ("C", "F"):
+        return _turn(frame) if order == "C" else frame
     return frame if names is not None and not slowest_first(names) else _turn(frame)
 
 

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from openreadout.arrays import AxisView, ChunkedArray, Stack, with_axes
-from openreadout.codecs import CodecLookup
+from openreadout.codecs import ITEM_BYTES, CodecLookup
 from openreadout.errors import UsageError
 from openreadout.model import AXIS_ORDER, Axis, Channel, Image, ResolutionLevel, order_axes
 from openreadout.stores import Store, join_key
@@ -188,6 +188,9 @@ def _extra(found: Found, letters: Letters) -> dict[str, Any]:
     units = frame.units or ()
     if any(unit and geometry.known_unit(unit) is None for unit in units):
         extra["units"] = [*units, *[None] * len(last)]
+    dtype = found.levels[0].model.dtype
+    if dtype not in ITEM_BYTES:
+        extra["unsupported_dtype"] = dtype
     lacking = [name for name, letter in zip(names, letters, strict=True) if letter is None]
     if lacking:
         extra["unmapped_axes"] = lacking

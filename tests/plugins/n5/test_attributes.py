@@ -141,6 +141,14 @@ def test_label_multiset_is_never_read_as_uint8():
     assert info.dtype == LABEL_MULTISET
 
 
+def test_type_that_is_not_read_is_told(tmp_path):
+    _write(tmp_path, {**GOOD, "dataType": "string"})
+    with open_dataset(str(tmp_path)) as dataset:
+        image = dataset.images[0]
+        assert (image.pixel_type, image.readable) == (None, False)
+        assert image.extra["unsupported_dtype"] == "string"
+
+
 def test_absurd_block_size_opens_and_allocates_nothing(tmp_path):
     side = (1 << 31) - 1
     _write(tmp_path, {**GOOD, "dimensions": [side] * 3, "blockSize": [side] * 3})

@@ -307,6 +307,30 @@ def test_cosem_transform(tmp_path, order, where):
     assert image.extra["scale"] == [5.0, 4.0, 3.24]
 
 
+@pytest.mark.parametrize(("order", "scale"), [("C", (3, 2, 1)), ("F", (1, 2, 3))])
+def test_stated_order_of_a_transform_decides(tmp_path, order, scale):
+    transform = {"order": order, "scale": [3, 2, 1], "translate": [0, 0, 0], "units": ["nm"] * 3}
+    _put(tmp_path / "c.n5", "a", _pixels(4, 6, 8), transform=transform)
+    image, _ = _only(tmp_path / "c.n5")
+    assert image.levels[0].scale == scale
+
+
+def test_canonical_pyramid(tmp_path):
+    datasets = []
+    for n in range(2):
+        _put(tmp_path / "c.n5", f"m/{'ab'[n]}", _pixels(4 >> n, 6 >> n, 8 >> n))
+        affine = [2.0 * 2**n, 0, 0, n, 0, 3.0 * 2**n, 0, n, 0, 0, 4.0 * 2**n, n]
+        transform = {"transform": {"type": "affine", "affine": affine}, "unit": "um"}
+        datasets.append({"path": "ab"[n], "spatialTransform": transform})
+    _describe(tmp_path / "c.n5/m", {"multiscales": {"path": "", "datasets": datasets}})
+    image, dataset = _only(tmp_path / "c.n5")
+    assert (image.extra["group"], image.extra["convention"]) == ("m", "canonical")
+    assert [level.scale for level in image.levels] == [(4, 3, 2), (8, 6, 4)]
+    assert [level.translation for level in image.levels] == [(0, 0, 0), (1, 1, 1)]
+    assert image.physical_size == {"x": 2.0, "y": 3.0, "z": 4.0}
+    assert dataset.notes == ()
+
+
 @pytest.mark.parametrize("order", [1, -1], ids=["slowest-first", "fastest-first"])
 def test_ngff_in_n5_attributes(tmp_path, order):
     names = ["t", "c", "z", "y", "x"]
