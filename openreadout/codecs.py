@@ -133,8 +133,8 @@ class ArrayBytesCodec(Protocol):
         """Decode to an array of exactly `spec`; raises `CorruptDataError` on anything else."""
         ...
 
-    def encode(self, data: NDArray[Any], spec: ChunkSpec) -> bytes:
-        """Encode an array of `spec`."""
+    def encode(self, data: NDArray[Any], spec: ChunkSpec) -> Buffer:
+        """Encode an array of `spec`; the result may be a view of `data`."""
         ...
 
 

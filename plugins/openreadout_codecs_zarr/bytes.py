@@ -27,10 +27,13 @@ def decode_samples(data: Buffer, spec: ChunkSpec, endian: str | None) -> NDArray
     return array.astype(native(spec.dtype), copy=False).reshape(spec.shape)
 
 
-def encode_samples(array: NDArray[Any], spec: ChunkSpec, endian: str | None) -> bytes:
-    """The samples of `array` in C order and the byte order `endian`."""
+def encode_samples(array: NDArray[Any], spec: ChunkSpec, endian: str | None) -> memoryview:
+    """The samples of `array` in C order and the byte order `endian`; a view of them where they lie that way."""
+    import numpy as np
+
     stored = native(spec.dtype).newbyteorder(">" if endian == "big" else "<")
-    return array.astype(stored, copy=False).tobytes()
+    samples = np.ascontiguousarray(array, stored).reshape(-1)
+    return samples.view(np.uint8).data if samples.size else memoryview(b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class BytesCodec:
         self.encoded(spec)
         return decode_samples(data, spec, self.endian)
 
-    def encode(self, data: NDArray[Any], spec: ChunkSpec) -> bytes:
-        """The samples in C order."""
+    def encode(self, data: NDArray[Any], spec: ChunkSpec) -> Buffer:
+        """The samples in C order; without a copy where that can be."""
         self.encoded(spec)
         return encode_samples(data, spec, self.endian)

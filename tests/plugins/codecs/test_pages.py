@@ -25,7 +25,8 @@ def test_every_case_that_the_tables_name_exists(repository):
     page = (repository / "docs" / "codecs.md").read_text("utf-8")
     source = (repository / FOLDER / "test_invalid_configurations.py").read_text("utf-8")
     labels = re.findall(r'^    "([a-z0-9-]+)": ', source, re.MULTILINE)
-    named = [case for row in re.findall(r"listed: ([^;|]+)", page) for case in re.findall(r"`([^`]+)`", row)]  # fmt: skip
+    rows = re.findall(r"listed: ([^;|]+)", page)
+    named = [case for row in rows for case in re.findall(r"`([^`]+)`", row)]
     assert len(named) > 20
     for case in named:
         assert fnmatch.filter(labels, case), case
