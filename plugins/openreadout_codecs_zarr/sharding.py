@@ -210,9 +210,15 @@ class ShardingCodec:
         offset, length = (int(n) for n in index[position])
         if offset == EMPTY:
             return None
+        inner = self.inner_spec(spec)
+        most = self.chain.encoded(inner).count
+        if length > most:  # the index of a small file can name one long range a million times
+            raise CorruptDataError(
+                f"sharding_indexed: inner chunk {list(position)} takes {length} bytes where at most {most} belong"
+            )
         data = reader.read(offset, length)
         try:
-            return self.chain.decode(data, self.inner_spec(spec))
+            return self.chain.decode(data, inner)
         except CorruptDataError as error:
             raise CorruptDataError(
                 f"sharding_indexed: inner chunk {list(position)}: {error.message}"

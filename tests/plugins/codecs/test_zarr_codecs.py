@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import struct
 
@@ -175,6 +176,7 @@ def sharded(index_codecs=(LITTLE,), inner=(2, 2), codecs=(LITTLE,), **more):
 
 SPEC = ChunkSpec((4, 2), "uint8", 9)
 EMPTY = 2**64 - 1
+GZIP_OF_FOUR = gzip.compress(b"abcd")
 
 
 def shard_bytes(entries, body=b"abcdefgh"):
@@ -217,6 +219,17 @@ def test_a_wrong_index_checksum_is_corrupt():
         bad[n] ^= 0x10
         with pytest.raises(CorruptDataError, match="checksum"):
             chain(sharded([LITTLE, CRC])).decode(bytes(bad), SPEC)
+
+
+def test_one_long_range_that_every_entry_names_is_never_read():
+    body = GZIP_OF_FOUR + bytes(1 << 18)  # padding that gzip allows
+    entries = [(0, len(body))] * 2
+    shard = Shard(shard_bytes(entries, body))
+    partial = chain(sharded(codecs=(LITTLE, GZIP))).partial
+    index = partial.load_index(shard, SPEC)
+    with pytest.raises(CorruptDataError, match="at most"):
+        partial.decode_part(shard, index, (0, 0), SPEC)
+    assert shard.largest == 32
 
 
 def test_a_huge_grid_in_a_small_object_allocates_nothing():
