@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 IMAGE_CODECS = frozenset({"jpeg", "jpeg2000", "jpegxr", "webp", "lerc", "jpegxl", "png"})
 """Codecs whose streams carry their own shape and type."""
 BYTE_CODECS = frozenset({"none", "lzw", "deflate", "packbits", "zstd", "lzma"})
+_END_MARKS = {"jpeg": (b"\xff\xd9", 2), "jpeg2000": (b"\xff\xd9", 2), "png": (b"IEND", 8)}
+"""What a whole stream has at its end and nowhere before, and the bytes from there on."""
 _FAX_CODECS = frozenset({"ccitt_rle", "ccitt_fax3", "ccitt_fax4"})
 _PREDICTOR_DISTANCE = {2: 1, 34892: 2, 34893: 4, 3: 1, 34894: 2, 34895: 4}
 _FLOAT_PREDICTORS = frozenset({3, 34894, 34895})
@@ -280,6 +282,10 @@ def _decode_image(
 ) -> NDArray[Any]:
     shape = (rows, layout.segment_width, layout.stored_samples)
     stream = bytes(data)
+    end = _END_MARKS.get(layout.codec)
+    if end is not None and not 0 <= stream.rfind(end[0]) <= len(stream) - end[1]:
+        # Decoders fill the rest of a cut stream with grey, or leave out its checksum, and say nothing.
+        raise CorruptDataError(f"{layout.codec}: the stream is cut, its end is missing")
     found = _shape_of(layout.codec, stream)
     if found is not None:
         _check_shape(layout, found, shape)

@@ -7,9 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from openreadout.codecs import ITEM_BYTES
 from openreadout.errors import CorruptDataError, OpenReadoutError, UnsupportedFeatureError
 from openreadout.limits import MAX_LEVELS, MAX_XML_BYTES
-from openreadout.model import Axis, Channel, Dataset, Finding, Image, ResolutionLevel
+from openreadout.model import (
+    WIDENED,
+    Axis,
+    Channel,
+    Dataset,
+    Finding,
+    Image,
+    ResolutionLevel,
+)
 from openreadout_ome_tiff.array import Pages, PlaneKey, PlaneRef, TiffArray
 from openreadout_ome_tiff.detect import OME_ROOT, foreign_kind, is_tiff
 from openreadout_ome_tiff.files import File, Handles
@@ -400,7 +409,7 @@ def _image(
         objective=source.objective,
         instrument=source.instrument,
         acquired_at=source.acquired_at,
-        extra=_extra(source, layout, samples, document),
+        extra=_extra(source, layout, dtype, samples, document),
     )
     return OpenedImage(image, source, table, array)
 
@@ -490,7 +499,7 @@ def _absent(sizes: tuple[int, int, int], table: PlaneTable) -> frozenset[PlaneKe
 
 
 def _extra(
-    source: OmeImage, layout: PageLayout, samples: int, document: OmeDocument
+    source: OmeImage, layout: PageLayout, dtype: str, samples: int, document: OmeDocument
 ) -> dict[str, Any]:
     extra: dict[str, Any] = dict(source.extra)
     raw = extra.pop("raw_physical_size", None)
@@ -504,6 +513,10 @@ def _extra(
     if source.id:
         extra["ome_id"] = source.id
         _add_well(extra, source.id, document)
+    if dtype in WIDENED:
+        extra["dtype"] = dtype
+    elif dtype not in ITEM_BYTES:
+        extra["unsupported_dtype"] = dtype
     if samples > 1:
         extra["planar_samples"] = layout.planar
     if 1 < layout.bits < 8 or layout.bits % 8:
