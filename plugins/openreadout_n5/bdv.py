@@ -14,6 +14,9 @@ from openreadout_n5.conventions import Found, Level, at_times, level_factors
 from openreadout_n5.geometry import Frame
 from openreadout_n5.tree import Report
 
+MAX_PARTS = 5_000_000
+"""Datasets, absent ones included, of all setups, levels and time points."""
+
 
 def complete(folder: str, xml_path: str | None, found: list[Found], report: Report) -> list[Found]:
     """Lay all setups along the same time points, and give them what the XML tells of them.
@@ -30,6 +33,12 @@ def complete(folder: str, xml_path: str | None, found: list[Found], report: Repo
     xml = _read(folder, xml_path, report)
     times = {t for image in found if image.convention == "bdv" for t in image.extra["timepoints"]}
     every = sorted(times | set(xml.timepoints if xml else ()))
+    levels = sum(len(image.levels) for image in found if image.convention == "bdv")
+    if xml is not None and len(every) * levels > MAX_PARTS:
+        report.warn(
+            "it lists too many time points; those found were used", os.path.basename(xml.file)
+        )
+        every = sorted(times)
     done = [
         _setup(at_times(image, every), xml, report) if image.convention == "bdv" else image
         for image in found

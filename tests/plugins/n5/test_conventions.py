@@ -307,6 +307,43 @@ def test_cosem_transform(tmp_path, order, where):
     assert image.extra["scale"] == [5.0, 4.0, 3.24]
 
 
+def test_levels_in_another_unit_are_brought_to_the_first_ones(tmp_path):
+    for n, (unit, scale) in enumerate(
+        [("um", [1, 0.5, 0.5]), ("nm", [2000, 1000, 1000]), ("furlong", [1, 1, 1])]
+    ):
+        transform = {
+            "axes": ["z", "y", "x"],
+            "units": [unit] * 3,
+            "scale": scale,
+            "translate": scale,
+        }
+        _put(tmp_path / "c.n5", f"s{n}", _pixels(4, 8 >> n, 8 >> n), transform=transform)
+    image, _ = _only(tmp_path / "c.n5")
+    assert [level.scale for level in image.levels] == [(1, 0.5, 0.5), (2, 1, 1), (None,) * 3]
+    assert image.levels[1].translation == (2, 1, 1)
+
+
+def test_check_tells_of_a_resolution_that_contradicts_the_transform(tmp_path):
+    transform = {
+        "axes": ["z", "y", "x"],
+        "units": ["um"] * 3,
+        "scale": [1, 0.5, 0.5],
+        "translate": [0, 0, 0],
+    }
+    for name, size in (("same", [500, 500, 1000]), ("other", [400, 500, 1000])):
+        resolution = {"unit": "nm", "dimensions": size}
+        _put(
+            tmp_path / "c.n5",
+            name,
+            _pixels(4, 8, 8),
+            transform=transform,
+            pixelResolution=resolution,
+        )
+    with open_dataset(str(tmp_path / "c.n5")) as dataset:
+        found = [(f.code, f.severity, f.image, f.location) for f in dataset.inspect(False)]
+    assert found == [("metadata", "warning", 0, "other/attributes.json")]
+
+
 @pytest.mark.parametrize(("order", "scale"), [("C", (3, 2, 1)), ("F", (1, 2, 3))])
 def test_stated_order_of_a_transform_decides(tmp_path, order, scale):
     transform = {"order": order, "scale": [3, 2, 1], "translate": [0, 0, 0], "units": ["nm"] * 3}
@@ -640,6 +677,16 @@ def test_xml_entities_are_not_expanded(tmp_path):
         shown = repr(dataset.images)
     assert "root:" not in shown
     assert "xxxx" not in shown
+
+
+def test_xml_with_more_time_points_than_the_setups_can_bear_is_not_believed(tmp_path, monkeypatch):
+    monkeypatch.setattr("openreadout_n5.bdv.MAX_PARTS", 1000)
+    _bdv(tmp_path / "d.n5")
+    _xml(tmp_path / "d.xml", times="0-9999")
+    with open_dataset(str(tmp_path / "d.n5")) as dataset:
+        assert [image.size("t") for image in dataset.images] == [2, 2]
+        assert [image.name for image in dataset.images] == ["tile 0", "tile 1"]
+        assert any("too many time points" in note for note in dataset.notes)
 
 
 def test_xml_of_another_container_is_not_used(tmp_path):

@@ -106,6 +106,40 @@ def test_container_opens_by_its_folder_its_attributes_a_group_or_a_dataset(
     assert [image.extra["group"] for image in _open(path).images] == groups
 
 
+def test_attributes_of_a_group_that_is_no_dataset_open_it(tmp_path):
+    _write(tmp_path / "c.n5/g", {"mine": 1})
+    _write(tmp_path / "c.n5/g/a", DATASET)
+    path = tmp_path / "c.n5/g/attributes.json"
+    assert _confidence(path) == LIKELY
+    assert [image.extra["group"] for image in _open(path).images] == ["a"]
+
+
+def test_attributes_beside_nothing_of_n5_are_not_n5(tmp_path):
+    _write(tmp_path / "web", {"mine": 1})
+    assert _confidence(tmp_path / "web/attributes.json") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [(".zarray", "{}"), ("zarr.json", '{"node_type": "array"}')]
+)
+def test_folders_of_a_zarr_array_inside_are_not_walked(tmp_path, name, text):
+    _write(tmp_path / "c.n5", {"n5": "2.0.0"})
+    _write(tmp_path / "c.n5/a", DATASET)
+    _write(tmp_path / "c.n5/z/0/0", DATASET)
+    (tmp_path / "c.n5/z" / name).write_text(text)
+    assert [image.extra["group"] for image in _open(tmp_path / "c.n5").images] == ["a"]
+
+
+def test_zarr_group_inside_is_walked_and_noted_at_the_root(tmp_path):
+    _write(tmp_path / "c.n5", {"n5": "2.0.0"})
+    _write(tmp_path / "c.n5/a/b", DATASET)
+    for folder in ("c.n5", "c.n5/a"):
+        (tmp_path / folder / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group"}')
+    dataset = _open(tmp_path / "c.n5")
+    assert [image.extra["group"] for image in dataset.images] == ["a/b"]
+    assert any("Zarr" in note for note in dataset.notes)
+
+
 @pytest.mark.parametrize(
     ("version", "shown"),
     [
