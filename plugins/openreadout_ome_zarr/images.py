@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from openreadout.arrays import with_axes
 from openreadout.codecs import ITEM_BYTES
-from openreadout.errors import CorruptDataError, UnsupportedFeatureError
+from openreadout.errors import CorruptDataError, UnsupportedFeatureError, UsageError
 from openreadout.model import WIDENED, Axis, Image, ResolutionLevel
 from openreadout.units import length_um, unit_name
 from openreadout_ome_zarr.arrays import load_array
@@ -83,6 +83,7 @@ class Request(NamedTuple):
     label: bool = False
     label_of: int | None = None
     labels: tuple[str, ...] = ()
+    given_axes: str | None = None
 
 
 class Level(NamedTuple):
@@ -110,6 +111,8 @@ def build_image(request: Request, arrays: Arrays) -> tuple[Image, list[Fault], l
         Level 0 cannot be opened, or does not agree with the axes.
     UnsupportedFeatureError
         Level 0 uses a feature of Zarr that is not read, or no axis can be x.
+    UsageError
+        The axes that a person gave do not fit the array.
     """
     faults: list[Fault] = []
     notes: list[str] = []
@@ -248,12 +251,25 @@ def _report_levels(
 def _axes(request: Request, ndim: int, faults: list[Fault]) -> tuple[StoredAxis, ...]:
     if request.entry.axes is not None:
         return request.entry.axes
+    if request.given_axes is not None:
+        return _given_axes(request.given_axes, ndim)
     axes = implied_axes(ndim)
     if ndim != len(ROLES):
         names = ", ".join(axis.name for axis in axes)
         text = f"no axes are named and the array has {ndim} dimensions; they were taken for {names}"
         faults.append(Fault("metadata", "warning", text, None, request.group.document))
     return axes
+
+
+def _given_axes(letters: str, ndim: int) -> tuple[StoredAxis, ...]:
+    """Axes that a person named, fastest first, for an image that names none."""
+    names = letters.lower()[::-1]
+    if len(names) != ndim or len(set(names)) != ndim or not set(names) <= set(ROLES):
+        raise UsageError(
+            f"--axes {letters}: the array has {ndim} dimensions, each of which needs one of the letters x y z c t",
+            hint="name them fastest first, x for the columns of a row",
+        )
+    return tuple(StoredAxis(name, None, None, name) for name in names)
 
 
 def _stored_order(roles: list[str | None]) -> str | None:

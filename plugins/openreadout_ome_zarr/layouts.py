@@ -52,8 +52,9 @@ class PendingLabel(NamedTuple):
 class Opening:
     """Collects the images of one store, with what there is to report of them."""
 
-    def __init__(self, store: Store, lookup: CodecLookup) -> None:
+    def __init__(self, store: Store, lookup: CodecLookup, axes: str | None = None) -> None:
         self.store = store
+        self.axes = axes
         self.documents = Documents(store)
         self.arrays = Arrays(store, lookup)
         self.images: list[Image] = []
@@ -415,7 +416,9 @@ class Opening:
         names, pending = ((), []) if label else self._labels_of(group, first)
         numbers = []
         for entry in entries:
-            request = Request(group, entry, version, name, extra, ome, label, label_of, names)
+            request = Request(
+                group, entry, version, name, extra, ome, label, label_of, names, self.axes
+            )
             numbers += self._add_entry(request, alone=len(entries) == 1)
         if numbers:
             self._labels += pending

@@ -56,7 +56,9 @@ def _channels(image: Image, ome: OmeImage) -> tuple[Channel, ...]:
     samples = [c.samples_per_pixel or 1 for c in ome.channels]
     if len(described) != count and sum(samples) == count <= MAX_CHANNELS:
         described = [
-            channel for channel, n in zip(described, samples, strict=True) for _ in range(n)
+            _of_samples(channel, n)
+            for channel, n in zip(described, samples, strict=True)
+            for _ in range(n)
         ]
     if not described:
         return image.channels
@@ -64,6 +66,11 @@ def _channels(image: Image, ome: OmeImage) -> tuple[Channel, ...]:
     known += [Channel()] * (len(described) - len(known))
     merged = [_over(first, second) for first, second in zip(described, known, strict=True)]
     return (*merged, *image.channels[len(merged) :])
+
+
+def _of_samples(channel: Channel, samples: int) -> Channel:
+    """One sample's description: name and colour of a colour channel are those of all its samples together."""
+    return channel if samples == 1 else replace(channel, name=None, color=None)
 
 
 def _over(ome: Channel, omero: Channel) -> Channel:

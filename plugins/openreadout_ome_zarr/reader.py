@@ -34,7 +34,7 @@ def open_source(source: Source, context: OpenContext) -> Dataset:
     """
     store = _open_store(source)
     try:
-        opening = Opening(store, context.lookup)
+        opening = Opening(store, context.lookup, context.axes)
         found = opening.run()
     except BaseException:
         store.close()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openreadout.errors import CorruptDataError, UnsupportedFeatureError
+from openreadout.errors import CorruptDataError, UnsupportedFeatureError, UsageError
 from openreadout.registry import open_dataset
 from openreadout_ome_zarr.ngff import (
     axis_roles,
@@ -109,6 +109,18 @@ def test_no_axes_of_a_lower_rank_are_assumed_aloud(tmp_path, make, codes):
     dataset = open_dataset(str(tmp_path))
     assert dataset.images[0].axis_names == "yx"
     assert codes(dataset) == [("metadata", "warning")]
+
+
+def test_axes_that_a_person_names(tmp_path, make, codes):
+    make.image(tmp_path, (2, 4, 6), "zyx")
+    assert open_dataset(str(tmp_path), axes="xyt").images[0].axis_names == "zyx"
+    make.put(tmp_path, ".zattrs", {"multiscales": [{"datasets": [{"path": "0"}]}]})
+    dataset = open_dataset(str(tmp_path), axes="xyt")
+    assert dataset.images[0].axis_names == "tyx"
+    assert codes(dataset) == []
+    for wrong in ("xy", "xyy", "xyq", "xyzct"):
+        with pytest.raises(UsageError, match="3 dimensions"):
+            open_dataset(str(tmp_path), axes=wrong)
 
 
 def test_no_x_axis_is_refused(tmp_path, make):
