@@ -413,6 +413,41 @@ def test_plain_zarr_writes_and_reads_reshape():
     np.testing.assert_array_equal(ours, data[:2, 3:])
 
 
+def test_lengths_made_for_a_chunk_open_under_the_shape_of_the_array():
+    data = np.arange(8 * 6, dtype="uint16").reshape(8, 6)
+    store = {}
+    codec = zarr_codec({"name": "reshape", "configuration": {"shape": [2, 2, 3]}})
+    array = zarr.create_array(
+        zarr.storage.MemoryStore(store), shape=data.shape, chunks=(4, 3), dtype="uint16", filters=[codec],
+        compressors=None, fill_value=0,
+    )  # fmt: skip
+    assert len(codec.resolve_metadata(whole_array(array)).shape) == 3
+    array[...] = data
+    np.testing.assert_array_equal(zarr.open_array(zarr.storage.MemoryStore(store))[...], data)
+
+
+def whole_array(array):
+    """zarr-python's own specification of a whole array, as metadata are checked with."""
+    return zarr.core.array_spec.ArraySpec(
+        shape=array.shape, dtype=array.metadata.data_type, fill_value=0,
+        config=zarr.core.array_spec.ArrayConfig.from_dict({}),
+        prototype=zarr.core.buffer.default_buffer_prototype(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("direction", ["reading", "writing"])
+def test_plain_zarr_refuses_chunks_that_a_reshape_does_not_fit(direction):
+    codec = zarr_codec({"name": "reshape", "configuration": {"shape": [5, 5]}})
+    store = {}
+    array = zarr.create_array(
+        zarr.storage.MemoryStore(store), shape=(8, 6), chunks=(4, 3), dtype="uint8", filters=[codec], compressors=None,
+        fill_value=0,
+    )  # fmt: skip
+    store["c/0/0"] = zarr.core.buffer.default_buffer_prototype().buffer.from_bytes(bytes(12))
+    with pytest.raises(ValueError, match="reshape"):
+        array[...] if direction == "reading" else array.set_basic_selection(..., 1)
+
+
 @pytest.mark.parametrize("location", ["start", "end"])
 def test_a_crc32c_on_either_side(location):
     codec = find_codec("crc32c").from_spec(CodecSpec("crc32c", {"location": location}), find_codec)
