@@ -10,11 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from openreadout.errors import CorruptDataError
 from openreadout_ome_tiff.array import PlaneKey, PlaneRef
 
 if TYPE_CHECKING:
     from openreadout_ome_tiff.members import Members
     from openreadout_ome_xml import OmeImage, TiffData
+
+MAX_ABSENT = 1_000_000
+"""Planes that may be missing and are listed one by one; more says that the metadata is not this file's."""
 
 
 @dataclass(slots=True)
@@ -144,6 +148,10 @@ def _place_element(
             key = place(n)
             if key not in table.found:
                 table.lost.setdefault(key, name)
+                if len(table.lost) > MAX_ABSENT:
+                    raise CorruptDataError(
+                        f"more than {MAX_ABSENT} planes are said to be in files that are not there"
+                    )
         return
     offsets = members.files[member].chain().offsets
     first = element.ifd or 0

@@ -26,7 +26,7 @@ from openreadout_ome_tiff.ifd import IMAGE_DESCRIPTION, TiffFile
 from openreadout_ome_tiff.levels import find_levels
 from openreadout_ome_tiff.members import Members, find_companion
 from openreadout_ome_tiff.page import PageLayout, dtype_name, read_layout
-from openreadout_ome_tiff.planes import PlaneTable, build_table
+from openreadout_ome_tiff.planes import MAX_ABSENT, PlaneTable, build_table
 from openreadout_ome_tiff.words import list_planes
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ DTYPES = {
     "double-complex": "complex128",
 }  # fmt: skip
 """numpy names of OME's pixel types; spellings of older schemas are the same."""
-MAX_ABSENT = 1_000_000
-"""Planes that may be missing and are listed one by one; more says that the metadata is not this file's."""
 CHECKS = ("ome_xml", "planes", "members", "ifd_chain", "offsets", "xml_against_tags")
 
 
@@ -409,7 +407,7 @@ def _image(
         objective=source.objective,
         instrument=source.instrument,
         acquired_at=source.acquired_at,
-        extra=_extra(source, layout, dtype, samples, document),
+        extra=_extra(source, layout, dtype, document),
     )
     return OpenedImage(image, source, table, array)
 
@@ -499,7 +497,7 @@ def _absent(sizes: tuple[int, int, int], table: PlaneTable) -> frozenset[PlaneKe
 
 
 def _extra(
-    source: OmeImage, layout: PageLayout, dtype: str, samples: int, document: OmeDocument
+    source: OmeImage, layout: PageLayout, dtype: str, document: OmeDocument
 ) -> dict[str, Any]:
     extra: dict[str, Any] = dict(source.extra)
     raw = extra.pop("raw_physical_size", None)
@@ -517,8 +515,6 @@ def _extra(
         extra["dtype"] = dtype
     elif dtype not in ITEM_BYTES:
         extra["unsupported_dtype"] = dtype
-    if samples > 1:
-        extra["planar_samples"] = layout.planar
     if 1 < layout.bits < 8 or layout.bits % 8:
         extra["stored_bits"] = layout.bits
     return extra

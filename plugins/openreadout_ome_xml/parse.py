@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _VERSION = re.compile(r"/(?:Schemas|XMLschemas)/OME/([0-9A-Za-z-]{2,12})", re.IGNORECASE)
 _ORDERS = {"XYZCT", "XYZTC", "XYCTZ", "XYCZT", "XYTCZ", "XYTZC"}
-MAX_PLANES = 50_000_000
+MAX_PLANES = 8_000_000
 """Planes of one image; each costs a table entry. Half a million is the most that was seen."""
 
 

@@ -239,3 +239,18 @@ def test_closing_leaves_no_file_open(sound):
         dataset.images[0].levels[0].array.read_chunk((0,) * 5)
     targets = {os.path.realpath(entry) for entry in folder.iterdir()}
     assert str(sound) not in targets
+
+
+def test_millions_of_planes_in_a_lost_file_are_refused_quickly(tmp_path):
+    lost = (
+        '<TiffData PlaneCount="7000000"><UUID FileName="gone.tif">urn:uuid:gone</UUID></TiffData>'
+    )
+    xml = (
+        '<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06"><Image ID="Image:0"><Pixels ID="Pixels:0"'
+        ' DimensionOrder="XYZCT" Type="uint8" SizeX="8" SizeY="6" SizeZ="1" SizeC="1" SizeT="7000000">'
+        f"{lost}</Pixels></Image></OME>"
+    )
+    path = tmp_path / "lost.ome.tif"
+    tifffile.imwrite(path, np.zeros((6, 8), np.uint8), description=xml, metadata=None)
+    with pytest.raises(CorruptDataError):
+        open_dataset(str(path))

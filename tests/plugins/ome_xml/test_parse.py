@@ -253,7 +253,8 @@ def test_modulo_irregular_times_and_positions_are_kept():
 
 
 def test_tiff_data_is_read_as_written():
-    inside = '<TiffData/><TiffData IFD="3" PlaneCount="2" FirstZ="1"><UUID FileName="a.tif">urn:uuid:x</UUID></TiffData>'
+    uuid = '<UUID FileName="a.tif">urn:uuid:x</UUID>'
+    inside = f'<TiffData/><TiffData IFD="3" PlaneCount="2" FirstZ="1">{uuid}</TiffData>'
     assert first(document(inside=inside)).tiff_data == (
         (None, None, 0, 0, 0, None, None),
         (3, 2, 1, 0, 0, "urn:uuid:x", "a.tif"),
