@@ -117,7 +117,7 @@ def build_image(request: Request, arrays: Arrays) -> tuple[Image, list[Fault], l
     faults: list[Fault] = []
     notes: list[str] = []
     first = _first_level(request, arrays)
-    axes = _axes(request, len(first.opened.array.shape), faults)
+    axes = _axes(request, len(first.opened.array.shape), faults, notes)
     if len(axes) != len(first.opened.array.shape):
         raise _array_error(
             f"the array has {len(first.opened.array.shape)} dimensions and its image {len(axes)} axes",
@@ -248,7 +248,9 @@ def _report_levels(
 # -- axes --------------------------------------------------
 
 
-def _axes(request: Request, ndim: int, faults: list[Fault]) -> tuple[StoredAxis, ...]:
+def _axes(
+    request: Request, ndim: int, faults: list[Fault], notes: list[str]
+) -> tuple[StoredAxis, ...]:
     if request.entry.axes is not None:
         return request.entry.axes
     if request.given_axes is not None:
@@ -258,6 +260,7 @@ def _axes(request: Request, ndim: int, faults: list[Fault]) -> tuple[StoredAxis,
         names = ", ".join(axis.name for axis in axes)
         text = f"no axes are named and the array has {ndim} dimensions; they were taken for {names}"
         faults.append(Fault("metadata", "warning", text, None, request.group.document))
+        notes.append(f"{_place(request)}: {text}")
     return axes
 
 

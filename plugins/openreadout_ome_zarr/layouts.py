@@ -42,6 +42,14 @@ class Found(NamedTuple):
     source_xml: str | None
 
 
+class Member(NamedTuple):
+    """One entry of a list of paths: the name as listed, its key, and the whole entry."""
+
+    name: str
+    path: str
+    item: Any
+
+
 class PendingLabel(NamedTuple):
     """A label group whose image is added after all others; `label_of` is the index of the image it annotates."""
 
@@ -166,17 +174,13 @@ class Opening:
         wells = block.get("wells")
         if not isinstance(wells, list):
             raise CorruptDataError("the plate lists no wells", where=root.document)
-        if len(wells) > MAX_IMAGES:
-            raise CorruptDataError(
-                f"{len(wells)} wells, more than are accepted", where=root.document
-            )
         series = self._plate_series()
-        done: set[str] = set()
         found = []
-        for item in wells:
-            well = self._open_well(item, series, done, root)
-            if well is not None:
-                found.append(well)
+        for member in self._members("", wells, "well", root.document, "path"):
+            try:
+                found.append(self._add_well(self._well_group(member.path), series))
+            except CorruptDataError as error:
+                self._left_out("well", f"well {member.path}", error)
         self.plate = _plate(block, tuple(found), root)
         self._labels += self._labels_of(root, None)[1]
 
@@ -188,25 +192,7 @@ class Opening:
         paths = self._series_list() or []
         return dict(zip(paths, ome.images, strict=False))
 
-    def _open_well(
-        self, item: object, series: Mapping[str, OmeImage], done: set[str], root: Group
-    ) -> Well | None:
-        path = mapping(item).get("path")
-        try:
-            group = self._well_group(path, done, root)
-        except CorruptDataError as error:
-            self._left_out("well", f"well {clean(path)}", error)
-            return None
-        return None if group is None else self._add_well(group, series)
-
-    def _well_group(self, path: object, done: set[str], root: Group) -> Group | None:
-        """The group of a listed well; None when the plate lists it for a second time."""
-        if not isinstance(path, str) or not path.strip("/"):
-            raise CorruptDataError("a well is listed without a path", where=root.document)
-        path = key_of(path)
-        if path in done:
-            return None
-        done.add(path)
+    def _well_group(self, path: str) -> Group:
         group = self.documents.group(path)
         if group is None:
             raise CorruptDataError("it is listed, but not there", where=path)
@@ -218,37 +204,51 @@ class Opening:
         row, _, column = group.path.rpartition("/")
         row = row.rpartition("/")[2]
         indices: list[int] = []
-        done: set[str] = set()
-        for item in items(mapping(group.ngff.get("well")).get("images")):
-            field = mapping(item)
-            name = field.get("path")
-            name = str(name) if whole(name) is not None else name
-            if not isinstance(name, str) or name in done:
-                continue
-            done.add(name)
-            extra = {"well": group.path, "field": clean(name), "row": row, "column": column}
-            if field.get("acquisition") is not None:
-                extra["acquisition"] = clean(field["acquisition"])
-            indices += self._open_field(group, name, extra, series)
-        if not done:
-            text_ = f"well {group.path or '/'} lists no images"
-            self._report(
-                "well", text_, Finding("metadata", "warning", text_, location=group.document)
-            )
+        fields = items(mapping(group.ngff.get("well")).get("images"))
+        for member in self._members(group.path, fields, "field", group.document, "path"):
+            extra = {"well": group.path, "field": member.name, "row": row, "column": column}
+            acquisition = mapping(member.item).get("acquisition")
+            if acquisition is not None:
+                extra["acquisition"] = clean(acquisition)
+            indices += self._open_field(member, extra, series)
+        if not fields:
+            said = f"well {group.path or '/'} lists no images"
+            finding = Finding("metadata", "warning", said, location=group.document)
+            self._report("well", said, finding)
         return Well(group.path, row, column, tuple(indices))
 
     def _open_field(
-        self, well: Group, name: str, extra: Mapping[str, Any], series: Mapping[str, OmeImage]
+        self, member: Member, extra: Mapping[str, Any], series: Mapping[str, OmeImage]
     ) -> list[int]:
-        what = f"field {clean(name)} of well {well.path or '/'}"
         try:
-            path = key_of(well.path, name)
-            group = self._image_group(path)
-            shown = f"{well.path}/{clean(name)}" if well.path else str(clean(name))
-            return self._add_group(group, name=shown, extra=extra, ome=series.get(path))
+            group = self._image_group(member.path)
+            ome = series.get(member.path)
+            return self._add_group(group, name=member.path, extra=extra, ome=ome)
         except (CorruptDataError, UnsupportedFeatureError) as error:
-            self._left_out("field", what, error)
+            self._left_out("field", f"field {member.path}", error)
             return []
+
+    def _members(
+        self, base: str, listed: list[Any], kind: str, document: str, key: str | None = None
+    ) -> Iterator[Member]:
+        """What a document lists below a group, each path once; entries that are no path are reported.
+
+        `key` names the member of an entry that holds its path; without it the entry is the path.
+        """
+        if len(listed) > MAX_IMAGES:
+            raise CorruptDataError(f"{len(listed)} entries, more than {MAX_IMAGES}", where=document)
+        done: set[str] = set()
+        for item in listed:
+            value = item if key is None else mapping(item).get(key)
+            name = str(value) if whole(value) is not None else value
+            try:
+                path = _listed_key(base, name, document)
+            except CorruptDataError as error:
+                self._left_out(kind, f"a {kind} of {base or '/'}", error)
+                continue
+            if path not in done:
+                done.add(path)
+                yield Member(str(clean(name)), path, item)
 
     # -- collections --------------------------------------------------
 
@@ -275,17 +275,9 @@ class Opening:
             self._left_out("OME", "the list of series", error)
             return None
         series = group.ngff.get("series") if group is not None else None
-        if not isinstance(series, list):
+        if group is None or not isinstance(series, list):
             return None
-        if len(series) > MAX_IMAGES:
-            raise CorruptDataError(f"{len(series)} series, more than are accepted", where="OME")
-        paths = []
-        for item in series:
-            try:
-                paths.append(key_of(str(item) if whole(item) is not None else text(item) or ""))
-            except CorruptDataError as error:
-                self._left_out("series", f"series {clean(item)}", error)
-        return list(dict.fromkeys(paths))
+        return [member.path for member in self._members("", series, "series", group.document)]
 
     def _numbered(self) -> Iterator[str]:
         """The paths 0, 1, 2, … for as long as there are groups."""
@@ -481,21 +473,11 @@ class Opening:
             self._left_out("labels", f"the labels of {group.path or '/'}", error)
             return (), []
         listed = labels.ngff.get("labels") if labels is not None else None
-        if not isinstance(listed, list):
+        if labels is None or not isinstance(listed, list):
             return (), []
-        names = list(
-            dict.fromkeys(
-                str(n) if whole(n) is not None else n for n in listed if isinstance(n, str | int)
-            )
-        )
-        shown = tuple(str(clean(name)) for name in names)
-        pending = []
-        for name in names:
-            try:
-                pending.append(PendingLabel(key_of(path, str(name)), image))
-            except CorruptDataError as error:
-                self._left_out("label", f"the label {clean(name)}", error)
-        return shown, pending
+        members = list(self._members(path, listed, "label", labels.document))
+        pending = [PendingLabel(member.path, image) for member in members]
+        return tuple(member.name for member in members), pending
 
     def _add_labels(self) -> None:
         for path, label_of in self._labels:
@@ -536,6 +518,13 @@ class Opening:
 
 def _finding(fault: Fault, number: int) -> Finding:
     return Finding(fault.code, fault.severity, fault.message, number, fault.level, fault.location)
+
+
+def _listed_key(base: str, name: object, document: str) -> str:
+    """The key of something that a document lists below `base`."""
+    if not isinstance(name, str) or not name.strip("/. "):
+        raise CorruptDataError("it is listed without a path inside the data set", where=document)
+    return key_of(base, name)
 
 
 def _natural(path: str) -> list[tuple[int, int, str]]:

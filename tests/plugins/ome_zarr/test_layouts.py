@@ -283,7 +283,7 @@ def test_labels_that_are_not_there_are_left_out(tmp_path, make, codes):
     label(tmp_path, make, "labels/cells")
     dataset = open_dataset(str(tmp_path))
     assert groups(dataset) == ["/", "labels/cells"]
-    assert codes(dataset) == [("metadata", "warning")] * 3
+    assert codes(dataset) == [("metadata", "warning")] * 4
 
 
 def test_labels_document_that_is_damaged_is_a_warning(tmp_path, make, codes):
