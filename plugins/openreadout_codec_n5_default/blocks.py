@@ -116,6 +116,14 @@ def block_header(shape: Sequence[int]) -> bytes:
     return START.pack(0, len(shape)) + struct.pack(f">{len(shape)}I", *shape)
 
 
+def check_dimensions(shape: Sequence[int], configuration: Configuration) -> None:
+    """Raise `CorruptDataError` unless the transposition is made for as many dimensions as `shape` has."""
+    if configuration.ndim != len(shape):
+        raise CorruptDataError(
+            f"codec n5_default: transpose has {configuration.ndim} axes, the array {len(shape)}"
+        )
+
+
 def check_dtype(dtype: str, configuration: Configuration) -> None:
     """Raise unless N5 has the data type, and the byte order is given for samples of several bytes."""
     if dtype not in DTYPES:

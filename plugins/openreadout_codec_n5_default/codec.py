@@ -21,6 +21,7 @@ from openreadout_codec_n5_default.blocks import (
     Configuration,
     block_header,
     check_block_size,
+    check_dimensions,
     check_dtype,
     parse_block_header,
     parse_configuration,
@@ -87,10 +88,7 @@ class N5DefaultCodec:
 
     def _check(self, spec: ChunkSpec) -> None:
         check_dtype(spec.dtype, self.configuration)
-        if self.configuration.ndim != len(spec.shape):
-            raise CorruptDataError(
-                f"codec n5_default: transpose has {self.configuration.ndim} axes, the array {len(spec.shape)}"
-            )
+        check_dimensions(spec.shape, self.configuration)
 
     def encoded(self, spec: ChunkSpec) -> ByteSize:
         """At most the header and the encoded samples of a full block."""

@@ -14,6 +14,7 @@ from openreadout.errors import CorruptDataError, OpenReadoutError
 from openreadout_codec_n5_default.blocks import (
     block_header,
     check_block_size,
+    check_dimensions,
     check_dtype,
     parse_block_header,
     parse_configuration,
@@ -124,6 +125,8 @@ class N5DefaultZarrCodec(ArrayBytesCodec):
 
     def _specs(self, spec: ArraySpec) -> list[ArraySpec]:
         """What each inner codec is given when encoding an array of `spec`."""
+        configuration = parse_configuration({"codecs": [codec.to_dict() for codec in self.codecs]})
+        check_dimensions(spec.shape, configuration)
         specs = [spec]
         for codec in self.codecs[:-1]:
             specs.append(codec.resolve_metadata(specs[-1]))

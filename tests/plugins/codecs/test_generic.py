@@ -132,3 +132,39 @@ def test_a_filter_of_foreign_bytes_gives_the_right_size_or_an_error(label, data)
 def test_a_filter_made_for_another_type_is_refused():
     with pytest.raises(CorruptDataError, match="float32"):
         chain(CodecSpec("numcodecs.delta", {"dtype": "<f4"}), LITTLE).encoded(spec_of(DATA))
+
+
+class Toy(numcodecs.abc.Codec):
+    """A serializer as `zfpy` and `pcodec` are: it takes and gives arrays."""
+
+    codec_id = "zfpy"
+
+    def encode(self, buf):
+        return np.asarray(buf).astype("<u2").tobytes()[::-1]
+
+    def decode(self, buf, out=None):
+        if bytes(buf[:1]) == b"!":
+            raise KeyError("anything")
+        return np.frombuffer(bytes(buf)[::-1], "<u2")
+
+
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_an_installed_serializer_works_in_either_place(place, monkeypatch):
+    monkeypatch.setitem(numcodecs.registry.codec_registry, "zfpy", Toy)
+    spec = CodecSpec("numcodecs.zfpy")
+    ours = chain(spec) if place == "first" else chain(LITTLE, spec)
+    stored = DATA.tobytes()[::-1]
+    np.testing.assert_array_equal(ours.decode(stored, spec_of(DATA)), DATA)
+    if place == "first":
+        assert ours.encode(DATA, spec_of(DATA)) == stored
+    for damaged in (b"!" + stored[1:], stored[:-2], stored + b"ab"):
+        with pytest.raises(CorruptDataError, match="zfpy"):
+            ours.decode(damaged, spec_of(DATA))
+
+
+def test_a_filter_that_gives_another_number_of_samples_is_corrupt():
+    ours = chain(CodecSpec("numcodecs.packbits"), LITTLE)
+    with pytest.raises(CorruptDataError, match="packbits"):
+        ours.decode(b"\x09" + bytes(75), spec_of(TRUTH))
+    with pytest.raises(CorruptDataError, match="packbits"):
+        ours.decode(b"\x05" + bytes(75), spec_of(TRUTH))

@@ -354,3 +354,40 @@ def test_streams_of_the_corpus_decode_to_its_pixels(corpus):
             wanted = expected[at]
             inside = decoded[tuple(slice(0, n) for n in wanted.shape)]
             assert np.abs(inside.astype(int) - wanted).max() <= 2, Path(path).name
+
+
+START, END = b"\xff\xd8", b"\xff\xd9"
+FRAME = b"\xff\xc0\x00\x0b\x08\x00\x08\x00\x08\x01\x01\x11\x00"
+SCAN = b"\xff\xda\x00\x08\x01\x01\x00\x00\x3f\x00"
+
+
+@pytest.mark.parametrize(
+    ("data", "word"),
+    [
+        (START + END, "no image"), (START + FRAME + END, "no image"), (START + SCAN + END, "before the frame"),
+        (START + FRAME + FRAME + SCAN + END, "more than one"), (START + b"\xff\xff\xff", "cut"),
+        (START + b"abc", "no marker"), (START + b"\xff\xe0\x00\x01" + END, "segment"),
+        (START + b"\xff\xe0\x7f\xff" + END, "segment"),
+        (START + b"\xff\xc0\x00\x04\x08\x00" + SCAN + END, "header is cut"),
+        (START + FRAME.replace(b"\x08\x00\x08", b"\x00\x00\x08", 1) + SCAN + END, "contradicts|bits"),
+        (START + FRAME[:-3] + b"\x01\x11" + SCAN + END, "segment|contradicts|no marker"),
+        (START + b"\xff\xe1\x00\x02" * 20_000 + END, "segments"), (START + FRAME + SCAN + b"abc", "cut"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[:24].hex(),
+)  # fmt: skip
+def test_markers_that_break_the_rules_are_corrupt_or_unsupported(data, word):
+    with pytest.raises((CorruptDataError, UnsupportedFeatureError), match=word):
+        parse_stream(data)
+
+
+def test_fill_bytes_and_restart_markers_are_passed_over():
+    found = parse_stream(
+        START + b"\xff\xff" + FRAME[1:] + b"\xff\x01" + SCAN + b"ab\xff\x00\xff\xd3cd" + END
+    )
+    assert (found.height, found.width, found.color_space) == (8, 8, "grayscale")
+
+
+def test_n5_jpeg_is_not_written():
+    tool = find_codec("n5.jpeg").from_spec(CodecSpec("n5.jpeg"), find_codec)
+    with pytest.raises(UnsupportedFeatureError, match="not written"):
+        tool.encode(b"abcd")

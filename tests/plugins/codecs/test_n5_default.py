@@ -332,3 +332,35 @@ def test_a_jpeg_block_that_leaves_its_samples_open_is_refused(image, error):
 def test_a_jpeg_block_holds_one_byte_samples_only():
     with pytest.raises(CorruptDataError, match="uint8"):
         codec(configuration(3, {"name": "n5.jpeg"})).encoded(ChunkSpec((8, 8, 8), "uint16"))
+
+
+def test_zarr_refuses_an_inner_codec_that_it_does_not_know():
+    with pytest.raises(ValueError, match="no-such-codec"):
+        N5DefaultZarrCodec(codecs=[transpose(2), BIG, {"name": "no-such-codec"}])
+
+
+def test_an_inner_codec_that_we_do_not_know_is_unsupported():
+    with pytest.raises(UnsupportedFeatureError, match="no-such-codec"):
+        codec(configuration(2, {"name": "no-such-codec"}))
+
+
+def test_zarr_codec_objects_may_be_given():
+    given = [
+        zarr.codecs.TransposeCodec(order=(1, 0)),
+        zarr.codecs.BytesCodec(endian="big"),
+        zarr.codecs.GzipCodec(level=1),
+    ]
+    described = N5DefaultZarrCodec(codecs=[transpose(2), BIG, GZIP]).to_dict()
+    assert N5DefaultZarrCodec(codecs=given).to_dict() == described
+
+
+def test_a_transpose_for_other_dimensions_is_refused_by_both():
+    with pytest.raises(CorruptDataError, match="axes"):
+        codec(configuration(3)).decode(GOOD, SPEC)
+    _, store = zarr_array((4, 3), (4, 3), [transpose(2), BIG])
+    document = json.loads(store["zarr.json"].to_bytes())
+    document["codecs"][0]["configuration"]["codecs"][0] = transpose(3)
+    make = zarr.core.buffer.default_buffer_prototype().buffer.from_bytes
+    store["zarr.json"], store["0/0"] = make(json.dumps(document).encode()), make(GOOD)
+    with pytest.raises(ValueError, match=r"dimensions|axes"):
+        zarr.open_array(zarr.storage.MemoryStore(store))[...]
