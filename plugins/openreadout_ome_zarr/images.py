@@ -28,6 +28,7 @@ from openreadout_ome_zarr.ngff import (
 
 if TYPE_CHECKING:
     from openreadout.codecs import CodecLookup
+    from openreadout.model import Channel
     from openreadout.stores import Store
     from openreadout_ome_xml import OmeImage
     from openreadout_ome_zarr.arrays import OpenedArray
@@ -136,8 +137,8 @@ def build_image(request: Request, arrays: Arrays) -> tuple[Image, list[Fault], l
             f"{_place(request)}: carried metadata of the wrong kind was left out: "
             f"{', '.join(carried.ignored)}"
         )
-    image = _assemble(request, axes, levels, carried)
     omero = parse_omero(request.group.ngff)
+    image = _assemble(request, axes, levels, omero or (), carried)
     count = image.size("c")
     if omero is not None and len(omero) != count:
         text = f"omero describes {len(omero)} channels, the image has {count}"
@@ -288,7 +289,11 @@ def _stored_order(roles: list[str | None]) -> str | None:
 
 
 def _assemble(
-    request: Request, axes: tuple[StoredAxis, ...], levels: list[Level], carried: Carried | None
+    request: Request,
+    axes: tuple[StoredAxis, ...],
+    levels: list[Level],
+    channels: tuple[Channel, ...],
+    carried: Carried | None,
 ) -> Image:
     roles = [axis.role for axis in axes]
     order = [roles.index(letter) for letter in ROLES if letter in roles]
@@ -298,7 +303,7 @@ def _assemble(
         name=request.name or request.entry.name,
         axes=shown,
         levels=tuple(_level(level, order) for level in levels),
-        channels=parse_omero(request.group.ngff) or (),
+        channels=channels,
         dimension_order_stored=_stored_order(roles),
         label=request.label,
         label_of=request.label_of,
