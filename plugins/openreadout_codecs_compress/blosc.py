@@ -22,7 +22,7 @@ LAZY = 0x08
 UNINITIALISED = 4
 COMPRESSORS = ("blosclz", "lz4", "snappy", "zlib", "zstd")
 """By the number in the header; lz4hc is lz4 to a reader."""
-ZSTD = 4
+SNAPPY, ZSTD = 2, 4
 
 CNAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
@@ -97,7 +97,13 @@ def decode_blosc(data: Buffer, size: ByteSize) -> Buffer:
         return _decode(buffer, exact, blosc2=True)
     if header.flags & STORED:
         return _stored(header, buffer)
-    return _decode(buffer, exact, blosc2=_check_blosc1(header))
+    blosc2 = _check_blosc1(header)
+    try:
+        return _decode(buffer, exact, blosc2=blosc2)
+    except CorruptDataError as error:
+        if header.compressor == SNAPPY and _snappy_is_missing():
+            raise UnsupportedFeatureError("blosc: snappy is not built into this library") from error
+        raise
 
 
 def _decode(buffer: memoryview, size: ByteSize, *, blosc2: bool) -> memoryview:
@@ -105,6 +111,17 @@ def _decode(buffer: memoryview, size: ByteSize, *, blosc2: bool) -> memoryview:
 
     decoder = imagecodecs.blosc2_decode if blosc2 else imagecodecs.blosc_decode
     return decode_into("blosc", decoder, buffer, size, numthreads=1)
+
+
+def _snappy_is_missing() -> bool:
+    """Whether c-blosc was built without snappy, as many builds are; it says so only by failing."""
+    import imagecodecs
+
+    try:
+        imagecodecs.blosc_encode(bytes(1000), compressor="snappy", numthreads=1)
+    except (RuntimeError, ValueError):
+        return True
+    return False
 
 
 def _stored(header: BloscHeader, buffer: memoryview) -> memoryview:

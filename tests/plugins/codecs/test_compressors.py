@@ -246,6 +246,17 @@ def test_a_blosc_header_that_contradicts_itself_is_corrupt(buffer):
         codec("blosc").decode(buffer, ByteSize(1000))
 
 
+def test_snappy_is_named_where_the_library_lacks_it(monkeypatch):
+    def lacking(*args, **options):
+        raise RuntimeError("returned -5")
+
+    buffer = header(flags=2 << 5, body=bytes(84))
+    monkeypatch.setattr(imagecodecs, "blosc_encode", lacking)
+    monkeypatch.setattr(imagecodecs, "blosc_decode", lacking)
+    with pytest.raises(UnsupportedFeatureError, match="snappy"):
+        codec("blosc").decode(buffer, ByteSize(1000))
+
+
 @pytest.mark.parametrize(("flag", "kind"), [(0x08, "lazy"), (0x40, "never set")])
 def test_blosc_2_buffers_whose_data_are_elsewhere_are_unsupported(flag, kind):
     buffer = header(version=5, flags=0x05, cbytes=32, body=bytes(15) + bytes([flag]))
