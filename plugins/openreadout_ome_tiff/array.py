@@ -68,6 +68,13 @@ class Pages:
                     self._bytes -= self._known.popitem(last=False)[1].weight
         return page
 
+    def weight(self, ref: PlaneRef) -> int:
+        """Bytes that the tables of an IFD come to, or 0 where it is damaged."""
+        try:
+            return self.page(ref).weight
+        except (CorruptDataError, UnsupportedFeatureError):
+            return 0
+
 
 @dataclass(frozen=True, slots=True)
 class TiffArray:

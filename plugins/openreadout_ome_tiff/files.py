@@ -26,6 +26,7 @@ class Handles:
         self._lock = threading.Lock()
         self._open: OrderedDict[str, int] = OrderedDict()
         self._users: dict[int, int] = {}
+        self._leaving: set[int] = set()
 
     def acquire(self, path: str) -> int:
         """A descriptor of the file, which stays open until `release`."""
@@ -44,6 +45,10 @@ class Handles:
         """The caller is done with a descriptor."""
         with self._lock:
             self._users[fd] -= 1
+            if fd in self._leaving and self._users[fd] == 0:
+                self._leaving.discard(fd)
+                del self._users[fd]
+                os.close(fd)
 
     def _trim(self) -> None:
         for path in list(self._open):
@@ -58,9 +63,12 @@ class Handles:
         """Close everything; a later read opens its file again."""
         with self._lock:
             for fd in self._open.values():
-                os.close(fd)
+                if self._users[fd]:  # a read is under way in another thread
+                    self._leaving.add(fd)
+                else:
+                    del self._users[fd]
+                    os.close(fd)
             self._open.clear()
-            self._users.clear()
 
 
 def open_file(path: str) -> int:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 MAX_RANGES = 2_000_000
 """Strips and tiles of one file that are compared for overlaps."""
+MAX_WORK = 4 << 30
+"""Bytes of offset tables that are read for one level; only tables that overlap in the file come to so much."""
 MAX_FINDINGS = 1000
 """Findings of one kind for one array; a file that is wrong throughout is not listed plane by plane."""
 
@@ -55,9 +57,13 @@ def inspect(
 def _planes(
     array: TiffArray, image: int, level: int, ranges: dict[int, list[tuple[int, int, str]]]
 ) -> Iterator[Finding]:
-    count = 0
-    for key in sorted(array.planes):
-        ref = array.planes[key]
+    count, work = 0, 0
+    for ref in sorted(set(array.planes.values())):  # planes may share an IFD
+        work += array.pages.weight(ref)
+        if work > MAX_WORK:
+            text = f"the tables of level {level} were not all looked at: they share their bytes"
+            yield Finding("metadata", "warning", text, image, level)
+            return
         for finding in _plane(array, ref, image, level, ranges):
             count += 1
             yield finding
@@ -144,45 +150,35 @@ def _segments(
     ranges: dict[int, list[tuple[int, int, str]]],
 ) -> Iterator[Finding]:
     """Offsets and byte counts against the file's size; the first fault of an IFD is enough."""
-    known = ranges.setdefault(ref.member, [])
+    import numpy as np
+
     size = page.file.file.size
-    empty = 0
-    for n in range(page.layout.segments):
-        offset, count = page.segment(n)
-        if not count:
-            empty += 1
-            continue
-        if offset + count > size:
-            yield Finding(
-                "truncated",
-                "error",
-                f"strip or tile {n} ends at byte {offset + count}, and the file at {size}",
-                image,
-                level,
-                f"{where}, byte {offset}",
-            )
-            return
-        if offset < 8:
-            yield Finding(
-                "metadata",
-                "error",
-                f"strip or tile {n} starts inside the file's header",
-                image,
-                level,
-                f"{where}, byte {offset}",
-            )
-            return
-        if len(known) < MAX_RANGES:
-            known.append((offset, offset + count, where))
-    if empty == page.layout.segments:
-        yield Finding(
-            "missing_planes",
-            "error",
-            "the IFD is there, and none of its strips or tiles is stored",
-            image,
-            level,
-            where,
-        )
+    order = page.file.order
+    offsets = np.frombuffer(page.offsets, np.dtype(page.offset_letter).newbyteorder(order)).astype(
+        np.uint64
+    )
+    counts = np.frombuffer(page.counts, np.dtype(page.count_letter).newbyteorder(order)).astype(
+        np.uint64
+    )
+    stored = (offsets > 0) & (counts > 0)
+    past = stored & ((offsets > size) | (counts > np.maximum(size, offsets) - offsets))
+    if past.any():
+        n = int(past.argmax())
+        end = int(offsets[n]) + int(counts[n])
+        text = f"strip or tile {n} ends at byte {end}, and the file at {size}"
+        yield Finding("truncated", "error", text, image, level, f"{where}, byte {offsets[n]}")
+        return
+    if (stored & (offsets < 8)).any():
+        n = int((stored & (offsets < 8)).argmax())
+        text = f"strip or tile {n} starts inside the file's header"
+        yield Finding("metadata", "error", text, image, level, f"{where}, byte {offsets[n]}")
+        return
+    known = ranges.setdefault(ref.member, [])
+    for n in np.flatnonzero(stored)[: max(0, MAX_RANGES - len(known))]:
+        known.append((int(offsets[n]), int(offsets[n]) + int(counts[n]), where))
+    if not stored.any():
+        text = "the IFD is there, and none of its strips or tiles is stored"
+        yield Finding("missing_planes", "error", text, image, level, where)
 
 
 def _overlaps(ranges: list[tuple[int, int, str]], file: TiffFile) -> Iterator[Finding]:

@@ -48,7 +48,11 @@ def _from_sub_ifds(array: TiffArray) -> list[TiffArray]:
     offsets = _sub_offsets(array, array.planes[first])
     if not offsets:
         return []
-    all_offsets = {key: _sub_offsets(array, ref) for key, ref in array.planes.items()}
+    known: dict[tuple[int, int], Sequence[int]] = {}
+    for ref in array.planes.values():
+        if (ref.member, ref.offset) not in known:
+            known[ref.member, ref.offset] = _sub_offsets(array, ref)
+    all_offsets = {key: known[ref.member, ref.offset] for key, ref in array.planes.items()}
     levels: list[TiffArray] = []
     above = array.model
     for k, offset in enumerate(offsets):

@@ -32,6 +32,14 @@ def uuid_in(xml: bytes) -> str | None:
     return normal_uuid(found.group(1).decode("latin-1")) if found else None
 
 
+def member_label(name: str | None, uuid: str | None) -> str:
+    """What a member is called in messages."""
+    if name:
+        return name
+    uuid = normal_uuid(uuid)
+    return f"the file with UUID {uuid}" if uuid else "a file that the XML does not name"
+
+
 def inner_key(name: str) -> str | None:
     """The name of a file below the folder of the set, or None for one that leads out of it."""
     try:
@@ -85,7 +93,7 @@ class Members:
                 return 0
             if name == os.path.basename(self._own.file.path):
                 return 0
-        label = name or f"the file with UUID {uuid}"
+        label = member_label(name, uuid)
         path = self._path(name, label)
         if path is not None and self._fits(path, uuid):
             return self._open(path, label)

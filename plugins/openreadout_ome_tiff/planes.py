@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from openreadout.errors import CorruptDataError
 from openreadout_ome_tiff.array import PlaneKey, PlaneRef
+from openreadout_ome_tiff.members import member_label
 
 if TYPE_CHECKING:
     from openreadout_ome_tiff.members import Members
@@ -42,6 +43,21 @@ class PlaneTable:
     doubled: list[PlaneKey] = field(default_factory=list)
     beyond: int = 0
     notes: list[str] = field(default_factory=list)
+    steps: int = 0
+
+    def spend(self, count: int, total: int, lost: int = 0) -> None:
+        """Count the planes that elements give, so that elements which repeat one another cannot go on for ever.
+
+        Raises
+        ------
+        CorruptDataError
+            Planes are given several times over, or far too many are in files that are not there.
+        """
+        self.steps += count
+        if self.steps > 4 * total + 1000 or len(self.lost) + lost > MAX_ABSENT:
+            raise CorruptDataError(
+                "the TiffData elements place planes over and over, or millions in files that are not there"
+            )
 
 
 def plane_order(order: str, z: int, c: int, t: int) -> Callable[[int], PlaneKey]:
@@ -135,37 +151,28 @@ def _place_element(
 ) -> None:
     member = members.find(element.file_name, element.uuid)
     all_of_it = element.ifd is None and element.plane_count is None
+    single = 1 if element.plane_count is None else element.plane_count
     if member is None:
-        count = (
-            total - start
-            if all_of_it
-            else element.plane_count
-            if element.plane_count is not None
-            else 1
-        )
-        name = element.file_name or f"the file with UUID {element.uuid}"
-        for n in range(start, min(total, start + count)):
+        count = min(total - start, total if all_of_it else single)
+        table.spend(count, total, lost=count)
+        name = member_label(element.file_name, element.uuid)
+        for n in range(start, start + count):
             key = place(n)
             if key not in table.found:
                 table.lost.setdefault(key, name)
-                if len(table.lost) > MAX_ABSENT:
-                    raise CorruptDataError(
-                        f"more than {MAX_ABSENT} planes are said to be in files that are not there"
-                    )
         return
     offsets = members.files[member].chain().offsets
     first = element.ifd or 0
-    single = 1 if element.plane_count is None else element.plane_count
     count = len(offsets) if all_of_it else single
     if not all_of_it and first + count > len(offsets):
         table.beyond += first + count - max(first, len(offsets))
-    for step in range(max(0, min(count, len(offsets) - first, total - start))):
-        key = place(start + step)
-        number = first + step
-        if key in table.found:
-            if table.found[key] != PlaneRef(member, offsets[number], number):
-                table.doubled.append(key)
+    count = max(0, min(count, len(offsets) - first, total - start))
+    table.spend(count, total)
+    for number in range(first, first + count):
+        key = place(start + number - first)
+        ref = PlaneRef(member, offsets[number], number)
+        if table.found.setdefault(key, ref) != ref:
+            table.doubled.append(key)
             continue
-        table.found[key] = PlaneRef(member, offsets[number], number)
         table.lost.pop(key, None)
         used.add((member, number))

@@ -60,6 +60,8 @@ class Opening:
     handles: Handles
     notes: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    absent: int = 0
+    next_ifd: int = 0
 
     def fault(self, code: str, severity: str, message: str, **place: Any) -> None:
         """A finding, and the same in the notes."""
@@ -246,8 +248,10 @@ def _dataset(
     for repair in document.repairs:
         opening.fault("metadata", "warning", repair)
     used: set[tuple[int, int]] = set()
+    alone = len(document.images) == 1
+    wells = _wells(document)
     tables = [
-        _table(opening, n, image, members, used, alone=len(document.images) == 1)
+        _table(opening, n, image, members, used, alone=alone)
         for n, image in enumerate(document.images)
     ]
     if not members.files or not any(table.found for table in tables):
@@ -255,7 +259,7 @@ def _dataset(
     pages = Pages(tuple(members.files))
     fallback = next(table for table in tables if table.found)
     images = [
-        _image(opening, n, source, table, pages, used, document, fallback)
+        _image(opening, n, source, table, pages, used, wells, fallback, alone=alone)
         for n, (source, table) in enumerate(zip(document.images, tables, strict=True))
     ]
     _report_absent(opening, images, members)
@@ -292,12 +296,15 @@ def _table(
     alone: bool,
 ) -> PlaneTable:
     """The planes of an image, whose channel count depends on the samples of its first IFD."""
-    elements = image.tiff_data or _implied(image, members, used, alone=alone)
+    elements = image.tiff_data or _implied(opening, members, alone=alone)
     layout = _first_layout(elements, members)
     size_c, samples = channel_split(image, layout)
     table = build_table(image, size_c, samples, elements, members, used)
     declared = image.size_t * size_c * image.size_z
-    if declared - len(table.found) > MAX_ABSENT:
+    own = [ref.number for ref in table.found.values() if ref.member == 0]
+    opening.next_ifd = max(opening.next_ifd, 1 + max(own, default=-1))
+    opening.absent += declared - len(table.found)
+    if opening.absent > MAX_ABSENT:
         raise CorruptDataError(
             f"{opening.path}: the OME-XML declares {declared} planes, and {len(table.found)} are there",
             path=opening.path,
@@ -312,17 +319,15 @@ def _table(
     return table
 
 
-def _implied(
-    image: OmeImage, members: Members, used: set[tuple[int, int]], *, alone: bool
-) -> Sequence[TiffData]:
+def _implied(opening: Opening, members: Members, *, alone: bool) -> Sequence[TiffData]:
     """What no TiffData at all means: the IFDs of this file in order, those of earlier images passed over."""
     from openreadout_ome_xml import TiffData
 
-    if alone or not used:
+    first = opening.next_ifd
+    if alone or not first:
         return (TiffData(None, None, 0, 0, 0, None, None),)
-    first = 1 + max(number for member, number in used if member == 0)
     left = len(members.files[0].chain().offsets) - first if members.files else 0
-    return (TiffData(first, max(left, 0), 0, 0, 0, None, None),) if left > 0 else ()
+    return (TiffData(first, left, 0, 0, 0, None, None),) if left > 0 else ()
 
 
 def _first_layout(elements: Sequence[TiffData], members: Members) -> PageLayout | None:
@@ -365,8 +370,10 @@ def _image(
     table: PlaneTable,
     pages: Pages,
     used: set[tuple[int, int]],
-    document: OmeDocument,
+    wells: Mapping[str, dict[str, Any]],
     fallback: PlaneTable,
+    *,
+    alone: bool,
 ) -> OpenedImage:
     first = min(table.found) if table.found else None
     layout = _layout_of(pages, table.found[first]) if first is not None else None
@@ -385,7 +392,6 @@ def _image(
     array = TiffArray(
         pages, table.found, (*leading, layout.length, layout.width, *tail), dtype, layout, declared
     )
-    alone = len(document.images) == 1
     arrays = [array, *find_levels(array, used, alone=alone)][:MAX_LEVELS]
     axes, scale = _axes(source, samples)
     levels = tuple(
@@ -407,7 +413,7 @@ def _image(
         objective=source.objective,
         instrument=source.instrument,
         acquired_at=source.acquired_at,
-        extra=_extra(source, layout, dtype, document),
+        extra=_extra(source, layout, dtype, wells),
     )
     return OpenedImage(image, source, table, array)
 
@@ -497,7 +503,7 @@ def _absent(sizes: tuple[int, int, int], table: PlaneTable) -> frozenset[PlaneKe
 
 
 def _extra(
-    source: OmeImage, layout: PageLayout, dtype: str, document: OmeDocument
+    source: OmeImage, layout: PageLayout, dtype: str, wells: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any]:
     extra: dict[str, Any] = dict(source.extra)
     raw = extra.pop("raw_physical_size", None)
@@ -510,7 +516,7 @@ def _extra(
         extra["scale_units"] = {axis: unit for axis, (_, unit) in raw.items()}
     if source.id:
         extra["ome_id"] = source.id
-        _add_well(extra, source.id, document)
+        extra.update(wells.get(source.id, {}))
     if dtype in WIDENED:
         extra["dtype"] = dtype
     elif dtype not in ITEM_BYTES:
@@ -520,15 +526,16 @@ def _extra(
     return extra
 
 
-def _add_well(extra: dict[str, Any], name: str, document: OmeDocument) -> None:
+def _wells(document: OmeDocument) -> dict[str, dict[str, Any]]:
+    """Where each image stands on its plate, by the image's id."""
+    found: dict[str, dict[str, Any]] = {}
     for plate in document.plates:
         for well in plate.wells:
-            if name in well.image_ids:
-                row, column = plate.rows[well.row], plate.columns[well.column]
-                extra["well"] = f"{row}/{column}"
-                extra["row"], extra["column"] = row, column
-                extra["field"] = well.image_ids.index(name)
-                return
+            row, column = plate.rows[well.row], plate.columns[well.column]
+            for field_number, name in enumerate(well.image_ids):
+                place = {"well": f"{row}/{column}", "row": row, "column": column}
+                found.setdefault(name, {**place, "field": field_number})
+    return found
 
 
 def _report_absent(opening: Opening, images: Sequence[OpenedImage], members: Members) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 MAX_SIDE = 10_000
 """Rows or columns of a plate; 1536-well plates have 48."""
+MAX_NAMES = 1_000_000
+"""Rows and columns of all plates of a document together."""
 
 
 def plates(root: _Element, images: Collection[str]) -> tuple[OmePlate, ...]:
@@ -31,7 +33,14 @@ def plates(root: _Element, images: Collection[str]) -> tuple[OmePlate, ...]:
     CorruptDataError
         A row or column is not a number, or beyond any plate.
     """
-    return tuple(_plate(element, images) for element in children(root, "Plate"))
+    found, names = [], 0
+    for element in children(root, "Plate"):
+        plate = _plate(element, images)
+        names += len(plate.rows) + len(plate.columns)
+        if names > MAX_NAMES:
+            raise CorruptDataError(f"plates with more than {MAX_NAMES} rows and columns")
+        found.append(plate)
+    return tuple(found)
 
 
 def letters(number: int) -> str:

@@ -254,3 +254,60 @@ def test_millions_of_planes_in_a_lost_file_are_refused_quickly(tmp_path):
     tifffile.imwrite(path, np.zeros((6, 8), np.uint8), description=xml, metadata=None)
     with pytest.raises(CorruptDataError):
         open_dataset(str(path))
+
+
+def test_elements_that_repeat_one_another_end_quickly(tmp_path):
+    import time
+
+    inside = '<TiffData IFD="0" PlaneCount="1000"/>' * 20_000
+    xml = (
+        '<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06"><Image ID="Image:0"><Pixels ID="Pixels:0"'
+        ' DimensionOrder="XYZCT" Type="uint8" SizeX="4" SizeY="4" SizeZ="1" SizeC="1" SizeT="1000">'
+        f"{inside}</Pixels></Image></OME>"
+    )
+    path = tmp_path / "again.ome.tif"
+    with tifffile.TiffWriter(path) as writer:
+        for n in range(1000):
+            writer.write(
+                np.zeros((4, 4), np.uint8), description=xml if n == 0 else None, metadata=None
+            )
+    start = time.perf_counter()
+    with pytest.raises(CorruptDataError, match="over and over"):
+        open_dataset(str(path))
+    assert time.perf_counter() - start < 10
+
+
+def test_images_without_tiff_data_follow_one_another(tmp_path):
+    image = (
+        '<Image ID="Image:{0}"><Pixels ID="Pixels:{0}" DimensionOrder="XYZCT" Type="uint8" SizeX="4" SizeY="4"'
+        ' SizeZ="2" SizeC="1" SizeT="1"/></Image>'
+    )
+    xml = (
+        '<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06">'
+        f"{image.format(0)}{image.format(1)}</OME>"
+    )
+    path = tmp_path / "two.ome.tif"
+    with tifffile.TiffWriter(path) as writer:
+        for n in range(4):
+            writer.write(
+                np.full((4, 4), n, np.uint8), description=xml if n == 0 else None, metadata=None
+            )
+    with open_dataset(str(path)) as dataset:
+        arrays = [image.levels[0].array for image in dataset.images]
+        found = [int(array.read_chunk((0, 0, z, 0, 0)).max()) for array in arrays for z in range(2)]
+    assert found == [0, 1, 2, 3]
+
+
+def test_closing_while_others_read_gives_their_data_or_opens_again(sound):
+    from concurrent.futures import ThreadPoolExecutor
+
+    dataset = open_dataset(str(sound))
+    array = dataset.images[0].levels[0].array
+    expected = array.read_chunk((0,) * 5).copy()
+    with ThreadPoolExecutor(8) as pool:
+        reads = [pool.submit(array.read_chunk, (0,) * 5) for _ in range(400)]
+        for _ in range(50):
+            dataset.close()
+        for read in reads:
+            np.testing.assert_array_equal(read.result(), expected)
+    dataset.close()
