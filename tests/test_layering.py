@@ -12,7 +12,7 @@ PLUGINS = Path(__file__).resolve().parents[1] / "plugins"
 CORE = Path(__file__).resolve().parents[1] / "openreadout"
 ALLOWED_CORE = {
     "contracts", "results", "encoded", "planes", "pyramid", "model", "stores", "arrays", "codecs", "errors", "limits",
-    "units", "system", "workers", "__version__",
+    "record", "units", "system", "workers", "__version__",
 }  # fmt: skip
 SHARED = {"openreadout_ome_xml"}
 FORBIDDEN_IN_CORE = {"zarr", "tifffile", "imagecodecs", "lxml", "numcodecs"}
