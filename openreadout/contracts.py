@@ -143,6 +143,16 @@ class ExportPlan:
     notes: tuple[str, ...] = ()
 
 
+@record
+class Written:
+    """Files and bytes of an output, and its stored chunks: taken over as they were, or encoded."""
+
+    files: int
+    size: int
+    copied: int
+    encoded: int
+
+
 class Sink(Protocol):
     """One output being written; blocks and chunks may come from several threads, in any order."""
 
@@ -172,8 +182,8 @@ class Sink(Protocol):
         """Give up and release what is open."""
         ...
 
-    def written(self) -> tuple[int, int]:
-        """Files and bytes written."""
+    def written(self) -> Written:
+        """What was written so far."""
         ...
 
 

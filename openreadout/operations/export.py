@@ -90,7 +90,7 @@ def export(
                 raise
             if options.verify:
                 run.verify(partial)
-            files, size = sink.written()
+            counts = sink.written()
         return ExportReport(
             input=path,
             output=target,
@@ -98,10 +98,10 @@ def export(
             images_written=len(plan.images),
             planes_written=sum(_plane_count(image) for image in plan.images),
             levels_written=sum(len(image.levels) for image in plan.images),
-            chunks_copied=run.copied,
-            chunks_encoded=run.encoded,
-            files_written=files,
-            bytes_written=size,
+            chunks_copied=counts.copied,
+            chunks_encoded=counts.encoded,
+            files_written=counts.files,
+            bytes_written=counts.size,
             verified=options.verify,
             seconds=time.monotonic() - started,
             source_bytes=sum(total_size(member) for member in members),
@@ -157,8 +157,6 @@ class _Run:
         self.sink = sink
         self.workers = workers
         self.progress = progress
-        self.copied = 0
-        self.encoded = 0
         self.digests: dict[tuple[int, int], bytearray] = {}
         self.done = 0
         self.total = sum(

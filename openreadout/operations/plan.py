@@ -256,7 +256,6 @@ def _plan_image(number: int, image: Image, path: str, options: PlanOptions) -> P
     units = tuple(_unit(image, axis) for axis in axes)
     own = _source_levels(image, options, base)
     levels: list[PlannedLevel] = []
-    codecs = _codecs(options.codec, image.dtype)
     for level in own:
         source = level_source(image, level, options)
         scale, translation = _geometry(image, level, axes, units, source)
@@ -265,14 +264,14 @@ def _plan_image(number: int, image: Image, path: str, options: PlanOptions) -> P
                 PlannedLevel(
                     path=str(len(levels)),
                     shape=source.shape,
-                    dtype=image.dtype,
+                    dtype=source.array.dtype,
                     chunk=source.array.chunk_shape,
                     shard=None,
                     block=(),
-                    codecs=codecs,
+                    codecs=_codecs(options.codec, source.array.dtype),
                     scale=scale,
                     translation=translation,
-                    fill_value=_fill_value(source.array.fill_value, image.dtype),
+                    fill_value=_fill_value(source.array.fill_value, source.array.dtype),
                     source_level=level,
                 ),
                 axes,
@@ -300,13 +299,8 @@ def _source_levels(image: Image, options: PlanOptions, base: LevelSource) -> lis
         wanted = False
     if not wanted:
         return [options.level]
-    own = list(range(options.level, len(image.levels)))
-    same = [n for n in own if image.levels[n].array.dtype == image.dtype]
-    keep = []
-    for n in same:
-        if n != same[0] and any(image.size(a, n) != image.size(a, same[0]) for a in "tc"):
-            continue
-        keep.append(n)
+    own = range(options.level, len(image.levels))
+    keep = [n for n in own if all(image.size(a, n) == image.size(a, own[0]) for a in "tc")]
     if options.selection.z is not None:
         keep = [n for n in keep if image.size("z", n) == image.size("z", keep[0])]
     return keep[: options.levels] if options.levels else keep
@@ -357,13 +351,18 @@ def _unit(image: Image, axis: str) -> str | None:
     """The unit of an axis as NGFF allows it; a length or time of another name is told in µm or s."""
     place = image.axis_names.find(axis)
     unit = unit_name(image.axes[place].unit) if place >= 0 else None
-    if unit is None:
+    if unit is None or not _known(image.levels[0].scale[place]):
         return None
     if axis in "xyz":
         return None if length_um(unit) is None else unit if unit in NGFF_LENGTHS else "micrometer"
     if axis == "t":
         return None if time_s(unit) is None else unit if unit in NGFF_TIMES else "second"
     return None
+
+
+def _known(scale: float | None) -> bool:
+    """Whether a scale is a number that a spacing can be."""
+    return scale is not None and math.isfinite(scale) and scale > 0
 
 
 def _factor(image: Image, axis: str, unit: str | None) -> float:
@@ -389,7 +388,7 @@ def _geometry(
             continue
         factor = _factor(image, axis, unit)
         scale = item.scale[place]
-        known = scale is not None and math.isfinite(scale) and scale > 0
+        known = _known(scale)
         value = scale * factor if known and scale is not None else _relative(image, level, axis)
         moved = item.translation[place]
         start = (moved or 0.0) * factor if moved is not None and math.isfinite(moved) else 0.0

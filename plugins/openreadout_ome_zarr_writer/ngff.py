@@ -16,10 +16,9 @@ RANGES = {
 PALETTE = ("0000FF", "00FF00", "FF0000", "FFFF00", "FF00FF", "00FFFF", "FF8000", "8000FF", "FFFFFF")
 RGB = (("red", "FF0000"), ("green", "00FF00"), ("blue", "0000FF"), ("alpha", "FFFFFF"))
 STRUCTURAL = frozenset(
-    "group axes dtype ngff_version label label_of image_label labels well field row column "
-    "acquisition series unsupported_dtype unmapped_axes".split()
+    "group axes dtype ngff_version label label_of labels unsupported_dtype".split()
 )
-"""Keys of `extra` that the output's own layout tells when it is read."""
+"""Keys of `extra` that tell of a store itself and are worked out anew when the output is read."""
 GEOMETRIC = frozenset(("scale", "translation", "origin_um", "downsampling"))
 Ranges = dict[int, tuple[float, float]]
 

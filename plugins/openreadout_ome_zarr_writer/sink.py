@@ -12,6 +12,7 @@ import numpy as np
 
 from openreadout.arrays import ChunkIndex, Region, chunk_region, chunks_in, grid_shape, read_region
 from openreadout.codecs import ChunkSpec, CodecChain, CodecSpec
+from openreadout.contracts import Written
 from openreadout.encoded import ChunkKeys, EncodedArray
 from openreadout.errors import OpenReadoutError
 from openreadout_ome_zarr_writer.documents import documents, ome_xml
@@ -54,7 +55,7 @@ class OmeZarrSink:
         self._arrays[image, level].write(region, block)
 
     def write_encoded(self, image: int, level: int, index: ChunkIndex, chunk: bytes | None) -> None:
-        self._arrays[image, level].put(index, chunk)
+        self._arrays[image, level].take(index, chunk)
 
     def read_block(self, image: int, level: int, region: Region) -> NDArray[Any]:
         return read_region(self._arrays[image, level].readable, region)
@@ -76,8 +77,14 @@ class OmeZarrSink:
     def abort(self) -> None:
         self._output.abort()
 
-    def written(self) -> tuple[int, int]:
-        return self._output.files, self._output.size
+    def written(self) -> Written:
+        arrays = self._arrays.values()
+        return Written(
+            self._output.files,
+            self._output.size,
+            sum(writer.copied for writer in arrays),
+            sum(writer.encoded for writer in arrays),
+        )
 
 
 class _ArrayWriter:
@@ -97,6 +104,8 @@ class _ArrayWriter:
         self._shards: dict[ChunkIndex, _Shard] = {}
         self._lock = threading.Lock()
         self._readable: EncodedArray | None = None
+        self.copied = 0
+        self.encoded = 0
 
     @property
     def unfinished(self) -> bool:
@@ -127,7 +136,17 @@ class _ArrayWriter:
         level = self._level
         for index in chunks_in(region, level.chunk):
             data = None if block is None else self._encode(index, region, block)
-            self.put(index, data)
+            self._put(index, data)
+            if data is not None:
+                with self._lock:
+                    self.encoded += 1
+
+    def take(self, index: ChunkIndex, data: bytes | None) -> None:
+        """Take over one stored chunk as it is, None for one that is not stored."""
+        self._put(index, data)
+        if data is not None:
+            with self._lock:
+                self.copied += 1
 
     def _encode(self, index: ChunkIndex, region: Region, block: NDArray[Any]) -> bytes:
         level = self._level
@@ -144,8 +163,7 @@ class _ArrayWriter:
             part = padded
         return self._chain.encode(np.ascontiguousarray(part), self._spec)
 
-    def put(self, index: ChunkIndex, data: bytes | None) -> None:
-        """Take one encoded chunk, None for one that is not stored."""
+    def _put(self, index: ChunkIndex, data: bytes | None) -> None:
         level = self._level
         if level.shard is None:
             if data is not None:
