@@ -251,8 +251,6 @@ class AxisView:
         return self.array.locate(self.stored_index(index))
 
     def read_chunk(self, index: ChunkIndex) -> NDArray[Any]:
-        import numpy as np
-
         chunk = self.array.read_chunk(self.stored_index(index))
         shown = [axis for axis in self.axes if axis is not None]
         at = tuple(
@@ -261,7 +259,7 @@ class AxisView:
         )
         kept = sorted(shown)
         view = chunk[at].transpose([kept.index(axis) for axis in shown])
-        return np.expand_dims(view, [n for n, axis in enumerate(self.axes) if axis is None])
+        return view[tuple(None if axis is None else slice(None) for axis in self.axes)]
 
     def presence(self) -> Presence:
         inner = self.array.presence()

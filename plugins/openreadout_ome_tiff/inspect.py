@@ -163,13 +163,13 @@ def _segments(
     stored = (offsets > 0) & (counts > 0)
     past = stored & ((offsets > size) | (counts > np.maximum(size, offsets) - offsets))
     if past.any():
-        n = int(past.argmax())
+        n = int(np.argmax(past))
         end = int(offsets[n]) + int(counts[n])
         text = f"strip or tile {n} ends at byte {end}, and the file at {size}"
         yield Finding("truncated", "error", text, image, level, f"{where}, byte {offsets[n]}")
         return
     if (stored & (offsets < 8)).any():
-        n = int((stored & (offsets < 8)).argmax())
+        n = int(np.argmax(stored & (offsets < 8)))
         text = f"strip or tile {n} starts inside the file's header"
         yield Finding("metadata", "error", text, image, level, f"{where}, byte {offsets[n]}")
         return
