@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from openreadout.contracts import DEFINITE, LIKELY, Detection
-from openreadout.limits import MIB
+from openreadout.limits import MAX_ROOT_NAMES, MIB
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,9 @@ def detect(source: Source) -> Detection | None:
 
 
 def _folder(names: frozenset[str], peek: Callable[[str, int], bytes | None]) -> Detection | None:
-    there = [name for name in DOCUMENTS if name in names]
+    # Of a folder with very many entries only some names are known; there each document is asked for.
+    partly = len(names) >= MAX_ROOT_NAMES
+    there = [n for n in DOCUMENTS if n in names or (partly and peek(n, 1) is not None)]
     if not there:
         return None
     for name in GROUP_DOCUMENTS:

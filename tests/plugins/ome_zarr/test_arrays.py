@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from openreadout.arrays import read_region
 from openreadout.codecs import ITEM_BYTES
-from openreadout.errors import CorruptDataError, UnsupportedFeatureError
+from openreadout.errors import CorruptDataError, StorageError, UnsupportedFeatureError
 from openreadout.registry import find_codec
 from openreadout.stores import DirectoryStore
 from openreadout_ome_zarr.arrays import load_array, open_array, parse_v2, parse_v3
@@ -376,6 +376,20 @@ def test_huge_chunk_allocates_nothing(tmp_path, make):
     make.put(tmp_path, "a/0.0", b"x")
     array = open_array(DirectoryStore(str(tmp_path)), "a", find_codec)
     with pytest.raises(CorruptDataError, match="one chunk would take"):
+        array.read_chunk((0, 0))
+
+
+@pytest.mark.parametrize("inside", [None, "0/0/stray"])
+def test_folder_where_a_chunk_belongs_is_no_absent_chunk(tmp_path, make, inside):
+    make.put(tmp_path, "a/.zarray", make.zarray((2, 4), (2, 2), dimension_separator="/"))
+    (tmp_path / "a/0/0").mkdir(parents=True)
+    (tmp_path / "a/empty").mkdir()
+    if inside is not None:
+        make.put(tmp_path, f"a/{inside}", b"x")
+    array = open_array(DirectoryStore(str(tmp_path)), "a", find_codec)
+    found = array.presence()
+    assert (found.total, found.stored, found.first, found.strays) == (2, 1, (0, 0), ())
+    with pytest.raises(StorageError, match="a folder stands where a file belongs"):
         array.read_chunk((0, 0))
 
 

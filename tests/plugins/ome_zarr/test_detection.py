@@ -7,8 +7,9 @@ import zipfile
 
 import pytest
 
-from openreadout.contracts import DEFINITE, LIKELY
+from openreadout.contracts import DEFINITE, LIKELY, Source
 from openreadout.errors import CorruptDataError, UnknownFormatError, UnsupportedFeatureError
+from openreadout.limits import MAX_ROOT_NAMES
 from openreadout.registry import make_source, open_dataset
 from openreadout_ome_zarr import READER
 
@@ -75,6 +76,17 @@ def test_opened_by_its_zarr_json(tmp_path, make, monkeypatch):
     assert open_dataset(str(tmp_path / "zarr.json")).images[0].size("x") == 6
     monkeypatch.chdir(tmp_path)
     assert open_dataset("zarr.json").images[0].size("x") == 6
+
+
+def test_document_among_very_many_names_is_found():
+    names = frozenset(str(n) for n in range(MAX_ROOT_NAMES))
+    documents = {"zarr.json": b'{"attributes": {"ome": {"bioformats2raw.layout": 3}}}'}
+    source = Source(
+        "x", True, 0, b"", names, lambda name, limit: documents.get(name, b"")[:limit] or None
+    )
+    assert READER.detect(source).confidence == DEFINITE
+    few = Source("x", True, 0, b"", frozenset(["0"]), source.peek)
+    assert READER.detect(few) is None
 
 
 def test_other_json_is_not_ours(tmp_path):
