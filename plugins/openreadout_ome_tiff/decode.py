@@ -350,7 +350,10 @@ def _image_decoder(
     if codec == "jpegxl":
         return imagecodecs.jpegxl_decode(stream, numthreads=1)
     if codec == "jpegxr":
-        return imagecodecs.jpegxr_decode(stream)
+        from openreadout_ome_tiff.isolated import JPEGXR
+
+        samples = layout.segment_length * layout.segment_width * layout.stored_samples
+        return JPEGXR.decode(stream, samples * 16)
     if codec == "png":
         return imagecodecs.png_decode(stream)
     return imagecodecs.lerc_decode(stream)

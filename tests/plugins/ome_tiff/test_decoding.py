@@ -211,3 +211,27 @@ def test_sparse_tiles_read_as_zeros_and_are_not_stored(write, samples):
         assert not array.read_chunk((0, 0, 0, 0, 1)).any()
         assert array.presence().stored == 1
         assert list(array.stored_indices()) == [(0, 0, 0, 0, 0)]
+
+
+def test_jpegxr_equals_tifffile(write, samples, read_whole):
+    path = write(
+        samples("uint8", (2, 61, 75)), "ZYX", compression="jpegxr", rowsperstrip=16, compressionargs={"level": 90}
+    )  # fmt: skip
+    assert_equals_tifffile(path, read_whole)
+
+
+def test_a_jpegxr_stream_that_kills_its_decoder_is_damage():
+    import os
+
+    from openreadout_ome_tiff.isolated import IsolatedDecoder
+
+    decoder = IsolatedDecoder()
+    with pytest.raises(CorruptDataError):
+        decoder.decode(b"not a stream", 100)
+    os.kill(decoder._child.pid, 8)
+    decoder._child.wait()
+    with pytest.raises(CorruptDataError, match="broke down"):
+        decoder.decode(b"not a stream", 100)
+    with pytest.raises(CorruptDataError):  # and the next one is served again
+        decoder.decode(b"not a stream", 100)
+    decoder.close()
