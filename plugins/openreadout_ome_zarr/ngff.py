@@ -8,7 +8,6 @@ names (0.3) or not at all (0.1 and 0.2). OME-NGFF specification, sections "multi
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ ROLES = "tczyx"
 KNOWN_VERSIONS = frozenset(("0.1", "0.2", "0.3", "0.4", "0.5"))
 MAX_MULTISCALES = 1000
 """Entries of one group's `multiscales`; normally there is one."""
-_COLOR = re.compile(r"#?([0-9A-Fa-f]{6})")
+_HEX = frozenset("0123456789abcdefABCDEF")
 
 
 class StoredAxis(NamedTuple):
@@ -347,8 +346,10 @@ def parse_channel(item: object) -> Channel:
 
 def parse_color(value: object) -> str | None:
     """A colour of six hex digits, with or without `#`, as `#RRGGBB`."""
-    found = _COLOR.fullmatch(value.strip()) if isinstance(value, str) else None
-    return f"#{found[1].upper()}" if found else None
+    if not isinstance(value, str):
+        return None
+    digits = value.strip().removeprefix("#")
+    return f"#{digits.upper()}" if len(digits) == 6 and _HEX.issuperset(digits) else None
 
 
 def parse_window(value: object) -> Window | None:
