@@ -251,7 +251,10 @@ class AxisView:
         return self.array.locate(self.stored_index(index))
 
     def read_chunk(self, index: ChunkIndex) -> NDArray[Any]:
-        chunk = self.array.read_chunk(self.stored_index(index))
+        return self.turned(self.array.read_chunk(self.stored_index(index)))
+
+    def turned(self, chunk: NDArray[Any]) -> NDArray[Any]:
+        """A chunk of the stored array as this view shows it."""
         shown = [axis for axis in self.axes if axis is not None]
         at = tuple(
             slice(None) if axis in shown else self._fixed(axis) % self.array.chunk_shape[axis]

@@ -25,6 +25,12 @@ ITEM_BYTES = {
 }  # fmt: skip
 """Size in bytes of each data type that pixels may have, by numpy name."""
 
+WIDENED = {"bool": "uint8", "float16": "float32"}
+"""Types that are read as another one."""
+
+NUMCODECS_NAMES = {name: f"numcodecs.{name}" for name in ("lz4", "bz2", "lzma", "zlib")}
+"""Zarr v3 names of codecs that Zarr v2 knows by a bare name."""
+
 Buffer = bytes | bytearray | memoryview
 
 
@@ -143,6 +149,18 @@ class PartialDecoder(Protocol):
     """An array-to-bytes codec that can decode a part of a chunk from byte ranges (`sharding_indexed`)."""
 
     inner_shape: tuple[int, ...]
+    chain: CodecChain
+    """The codecs of a part."""
+
+    def inner_spec(self, spec: ChunkSpec) -> ChunkSpec:
+        """What a part of a chunk of `spec` decodes to."""
+        ...
+
+    def encoded_part(
+        self, reader: RangeReader, index: Any, position: tuple[int, ...], spec: ChunkSpec
+    ) -> bytes | None:
+        """The part at `position` as it is stored, or None when it is not."""
+        ...
 
     def load_index(self, reader: RangeReader, spec: ChunkSpec) -> Any:
         """Read and verify whatever locates the parts; the result may be kept and passed to the other methods."""
@@ -179,6 +197,38 @@ class BytesBytesCodec(Protocol):
         ...
 
 
+@record
+class CoreForm:
+    """An encoded chunk as core Zarr v3 holds it: the chain that decodes it, and the bytes."""
+
+    codecs: tuple[CodecSpec, ...]
+    data: Buffer
+
+
+@runtime_checkable
+class PortableBytes(Protocol):
+    """A bytes-to-bytes codec whose encoded data core Zarr v3 can hold, as they are or in another wrapping."""
+
+    def decode_portable(self, data: Buffer, size: ByteSize) -> tuple[Buffer, CoreForm | None]:
+        """Decode as `decode` does, and give the core form of `data`.
+
+        None in place of the form where other readers could trip over the data: several members or frames, trailing
+        bytes, a variant that few builds read.
+        """
+        ...
+
+
+@runtime_checkable
+class PortableArray(Protocol):
+    """An array-to-bytes codec that core Zarr v3 lacks, whose chunks a core chain can hold (`n5_default`)."""
+
+    def decode_portable(
+        self, data: Buffer, spec: ChunkSpec
+    ) -> tuple[NDArray[Any], CoreForm | None]:
+        """Decode as `decode` does, and give the core form of `data` or None."""
+        ...
+
+
 class CodecFactory(Protocol):
     """What the entry points of group `openreadout.codecs` name: a class with its kind and a constructor.
 
@@ -205,7 +255,7 @@ class CodecChain:
     array_array: tuple[ArrayArrayCodec, ...]
     array_bytes: ArrayBytesCodec
     bytes_bytes: tuple[BytesBytesCodec, ...]
-    names: tuple[str, ...]
+    specs: tuple[CodecSpec, ...]
 
     @classmethod
     def build(cls, specs: Sequence[CodecSpec], lookup: CodecLookup) -> CodecChain:
@@ -228,7 +278,7 @@ class CodecChain:
             tuple(kinds["array-array"]),
             kinds["array-bytes"][0],
             tuple(kinds["bytes-bytes"]),
-            tuple(spec.name for spec in specs),
+            tuple(specs),
         )
 
     @property
@@ -276,6 +326,54 @@ class CodecChain:
         for step, inner in zip(reversed(self.array_array), reversed(specs[:-1]), strict=True):
             array = step.decode(array, inner)
         return array
+
+    def decode_portable(
+        self, data: Buffer, spec: ChunkSpec, *, keep: bool = False
+    ) -> tuple[NDArray[Any], CoreForm | None]:
+        """Decode one stored chunk, and give it as core Zarr v3 can hold it.
+
+        With `keep` a chain that ends in codecs of the `numcodecs.` namespace counts as well. The form is None when the
+        chunk can only be encoded anew.
+        """
+        specs = self._specs(spec)
+        lead = len(self.array_array)
+        if isinstance(self.array_bytes, PortableArray) and not self.bytes_bytes:
+            array, form = self.array_bytes.decode_portable(data, specs[-1])
+        else:
+            array, form = self._portable_bytes(data, specs[-1], self.specs[lead], keep=keep)
+        for step, inner in zip(reversed(self.array_array), reversed(specs[:-1]), strict=True):
+            array = step.decode(array, inner)
+        if form is None or any(s.name != "transpose" for s in self.specs[:lead]):
+            return array, None
+        return array, CoreForm((*self.specs[:lead], *form.codecs), form.data)
+
+    def _portable_bytes(
+        self, data: Buffer, spec: ChunkSpec, first: CodecSpec, *, keep: bool
+    ) -> tuple[NDArray[Any], CoreForm | None]:
+        """The part of `decode_portable` after the array-to-array codecs."""
+        sizes = self._sizes(spec)
+        form: CoreForm | None = None
+        if len(self.bytes_bytes) == 1 and isinstance(self.bytes_bytes[0], PortableBytes):
+            raw, form = self.bytes_bytes[0].decode_portable(data, sizes[0])
+        else:
+            raw = data
+            for codec, size in zip(reversed(self.bytes_bytes), reversed(sizes[:-1]), strict=True):
+                raw = codec.decode(raw, size)
+        array = self.array_bytes.decode(raw, spec)
+        if form is None and keep:
+            form = self._kept(data)
+        if form is None or first.name != "bytes":
+            return array, None
+        return array, CoreForm((first, *form.codecs), form.data)
+
+    def _kept(self, data: Buffer) -> CoreForm | None:
+        """The data under the names that Zarr v3 has for numcodecs' codecs."""
+        outer = self.specs[len(self.array_array) + 1 :]
+        names = [NUMCODECS_NAMES.get(spec.name, spec.name) for spec in outer]
+        if not outer or not all(name.startswith("numcodecs.") for name in names):
+            return None
+        renamed = (CodecSpec(n, s.configuration) for n, s in zip(names, outer, strict=True))
+        return CoreForm(tuple(renamed), data)
 
     def encode(self, array: NDArray[Any], spec: ChunkSpec) -> bytes:
         """Encode an array of `spec` to the bytes to store."""

@@ -162,12 +162,16 @@ class Sink(Protocol):
         """Write a region that lies on the block grid; None for one that the source does not store."""
         ...
 
+    def write_chunk(self, image: int, level: int, region: Region, samples: NDArray[Any]) -> bytes:
+        """Encode and write one chunk, given clipped to the array; the bytes that were written."""
+        ...
+
     def write_encoded(self, image: int, level: int, index: ChunkIndex, chunk: bytes | None) -> None:
         """Take over one stored chunk as it is; None for one that the source does not store."""
         ...
 
-    def read_block(self, image: int, level: int, region: Region) -> NDArray[Any]:
-        """Read back a region of a level that is written completely."""
+    def read_block(self, image: int, level: int, region: Region) -> NDArray[Any] | None:
+        """Read back a region of a level that is written completely; None where nothing of it is stored."""
         ...
 
     def observe(self, image: int, channel: int, low: float, high: float) -> None:

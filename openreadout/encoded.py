@@ -169,9 +169,25 @@ class EncodedArray:
     def _partial(self) -> bool:
         return self.layout.shard is not None and self.chain.partial is not None
 
-    def read_encoded(self, stored: ChunkIndex) -> bytes | None:
-        """The bytes of a stored chunk as they are, or None when it is absent."""
-        return self.store.get(self.key(stored))
+    @property
+    def unit(self) -> tuple[CodecChain, ChunkSpec]:
+        """The chain of a chunk of `chunk_shape`, and what it decodes to: for a sharded array, those inside a shard."""
+        partial = self.chain.partial if self._partial else None
+        if partial is None:
+            return self.chain, self.spec
+        return partial.chain, partial.inner_spec(self.spec)
+
+    def read_encoded(self, index: ChunkIndex) -> bytes | None:
+        """The stored bytes of the chunk `index` as they are, or None when it is absent.
+
+        Raises the same errors as `read_chunk`, but for those of decoding.
+        """
+        if not self._partial:
+            return self.store.get(self.locate(index))
+        loaded, partial = self._shard(self.stored_index(index)), self.chain.partial
+        if loaded is None or partial is None:
+            return None
+        return partial.encoded_part(loaded[0], loaded[1], self._position(index), self.spec)
 
     def is_stored(self, index: ChunkIndex) -> bool:
         stored = self.stored_index(index)

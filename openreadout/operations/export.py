@@ -19,10 +19,19 @@ import numpy as np
 import xxhash
 
 from openreadout import registry
-from openreadout.arrays import Region, read_region
+from openreadout.arrays import (
+    ChunkedArray,
+    ChunkIndex,
+    Region,
+    chunk_region,
+    chunks_in,
+    read_region,
+    region_shape,
+)
 from openreadout.contracts import ExportPlan, PlannedImage, PlannedLevel, Sink
 from openreadout.errors import OpenReadoutError, VerificationError, storage_error
 from openreadout.model import Dataset
+from openreadout.operations.copying import CopySource, Taken, same_codecs
 from openreadout.operations.corrections import Corrections, corrected
 from openreadout.operations.plan import PlanOptions, absent_planes, level_source, make_plan
 from openreadout.operations.sources import LevelSource
@@ -132,6 +141,10 @@ def _filled(plan: ExportPlan, options: PlanOptions) -> tuple[str, ...]:
     )
 
 
+_Read = Callable[[Region], "tuple[NDArray[Any] | None, bytes | None]"]
+"""Gives the samples of a block, None where nothing is stored, and the digest of bytes that were taken over."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Pass:
     """Levels that are made together: `first` from the source or the level before, the others in memory."""
@@ -184,14 +197,14 @@ class _Run:
 
     def _write_pass(self, step: _Pass) -> None:
         image = self.plan.images[step.image]
-        read = self._reader(image, step)
         watched = step.first == 0 and _wants_range(image)
+        read = self._taker(image, step) or self._reader(image, step)
 
         def work(region: Region) -> tuple[list[bytes], int]:
-            block = read(region)
+            block, taken = read(region)
             if block is not None and watched:
                 self._observe(step.image, image, region, block)
-            return self._write_block(step, image, region, block)
+            return self._write_block(step, image, region, block, taken)
 
         walk = blocks(image.levels[step.first : step.last + 1])
         for digests, size in self.workers.map(work, walk, ahead=self.workers.threads):
@@ -199,27 +212,84 @@ class _Run:
                 self.digests.setdefault((step.image, level), bytearray()).extend(digest)
             self._advance(size)
 
-    def _reader(self, image: PlannedImage, step: _Pass) -> Callable[[Region], NDArray[Any] | None]:
+    def _taker(self, image: PlannedImage, step: _Pass) -> _Read | None:
+        """What takes over chunks of the pass's first level as they are stored; None where they are not."""
+        level = image.levels[step.first]
+        if not level.copied or level.source_level is None:
+            return None
+        array = level_source(image.image, level.source_level, self.options.plan).array
+        source = CopySource(array, level.codecs, self.options.plan.codec == "keep")
+        wanted = step.last > step.first or _wants_range(image)
+        return lambda region: self._copy_block(step, source, region, wanted=wanted)
+
+    def _copy_block(
+        self, step: _Pass, source: CopySource, region: Region, *, wanted: bool
+    ) -> tuple[NDArray[Any] | None, bytes]:
+        """Take over the chunks of a block, encoding anew those that cannot be.
+
+        Every chunk is decoded, which proves it whole. Returns the samples, where `wanted`, and a digest of the bytes.
+        """
+        array = source.array
+        block: NDArray[Any] | None = None
+        hashed = xxhash.xxh3_128()
+        for index in chunks_in(region, array.chunk_shape):
+            taken = source.take(index)
+            data = self._write_taken(step, source, index, taken)
+            if wanted and taken.samples is not None:
+                block = _placed(block, region, array, index, taken.samples)
+            hashed.update(b"-" if data is None else xxhash.xxh3_128_digest(data))
+        return block, hashed.digest()
+
+    def _write_taken(
+        self, step: _Pass, source: CopySource, index: ChunkIndex, taken: Taken
+    ) -> bytes | None:
+        """Write one chunk, as it is stored where that is possible; the bytes that stand in the output."""
+        form = taken.form
+        if taken.samples is None:
+            self.sink.write_encoded(step.image, step.first, index, None)
+            return None
+        if form is None or not same_codecs(form.codecs, source.codecs):
+            covers = chunk_region(index, source.array.shape, source.array.chunk_shape)
+            return self.sink.write_chunk(step.image, step.first, covers, taken.samples)
+        data = bytes(form.data)
+        self.sink.write_encoded(step.image, step.first, index, data)
+        return data
+
+    def _reader(self, image: PlannedImage, step: _Pass) -> _Read:
+        """What reads blocks of the pass's first level: from the source, or made from the level before."""
         level = image.levels[step.first]
         if level.source_level is not None:
             source = level_source(image.image, level.source_level, self.options.plan)
-            return lambda region: source.read(region) if source.is_stored(region) else None
+            return lambda region: (
+                source.read(region) if source.is_stored(region) else None,
+                None,
+            )
         before = image.levels[step.first - 1]
 
-        def made(region: Region) -> NDArray[Any]:
+        def made(region: Region) -> tuple[NDArray[Any] | None, None]:
             wide = tuple(
                 (a * 2, min(b * 2, n)) if h else (a, b)
                 for (a, b), h, n in zip(region, level.halve, before.shape, strict=True)
             )
             block = self.sink.read_block(step.image, step.first - 1, wide)
-            return downsample(block, level.halve, label=image.image.label)
+            if block is None:
+                return None, None
+            return downsample(block, level.halve, label=image.image.label), None
 
         return made
 
     def _write_block(
-        self, step: _Pass, image: PlannedImage, region: Region, block: NDArray[Any] | None
+        self,
+        step: _Pass,
+        image: PlannedImage,
+        region: Region,
+        block: NDArray[Any] | None,
+        taken: bytes | None,
     ) -> tuple[list[bytes], int]:
-        """Write a block and what is made from it; the digests of all, and the bytes of samples."""
+        """Write a block and what is made from it; the digests of all, and the bytes of samples.
+
+        `taken` is the digest of a first level that is written already, its chunks having been taken over.
+        """
         digests, size = [], 0
         for number in range(step.first, step.last + 1):
             level = image.levels[number]
@@ -227,8 +297,11 @@ class _Run:
                 region = _half(region, level)
                 if block is not None:
                     block = downsample(block, level.halve, label=image.image.label)
-            self.sink.write_block(step.image, number, region, block)
-            digests.append(ABSENT if block is None else digest(block))
+            if number == step.first and taken is not None:
+                digests.append(taken)
+            else:
+                self.sink.write_block(step.image, number, region, block)
+                digests.append(ABSENT if block is None else digest(block))
             size += math.prod(b - a for a, b in region) * np.dtype(level.dtype).itemsize
         return digests, size
 
@@ -305,7 +378,12 @@ class _Run:
                 if number > step.first:
                     region = _half(region, level)
                 noted = bytes(expected[at * DIGEST_BYTES : (at + 1) * DIGEST_BYTES])
-                self._same_block(step.image, number, region, found.levels[number].array, noted)
+                same = self._same_bytes if level.copied else self._same_samples
+                if not same(found.levels[number].array, region, noted):
+                    where = " × ".join(f"{a}-{b - 1}" for a, b in region)
+                    raise VerificationError(
+                        f"image {step.image} level {number}: samples {where} read back as others"
+                    )
                 size += math.prod(b - a for a, b in region) * np.dtype(level.dtype).itemsize
             return size
 
@@ -313,18 +391,34 @@ class _Run:
         for size in self.workers.map(work, walk, ahead=self.workers.threads):
             self._advance(size)
 
-    def _same_block(
-        self, number: int, level: int, region: Region, array: Any, noted: bytes
-    ) -> None:
+    def _same_bytes(self, array: Any, region: Region, noted: bytes) -> bool:
+        """What was taken over must be there byte for byte."""
+        hashed = xxhash.xxh3_128()
+        for index in chunks_in(region, array.chunk_shape):
+            data = array.read_encoded(index)
+            hashed.update(b"-" if data is None else xxhash.xxh3_128_digest(data))
+        return hashed.digest() == noted
+
+    def _same_samples(self, array: Any, region: Region, noted: bytes) -> bool:
         if noted == ABSENT:
-            same = not LevelSource(array, (None,) * len(region)).is_stored(region)
-        else:
-            same = digest(read_region(array, region)) == noted
-        if not same:
-            where = " × ".join(f"{a}-{b - 1}" for a, b in region)
-            raise VerificationError(
-                f"image {number} level {level}: samples {where} read back as others"
-            )
+            return not LevelSource(array, (None,) * len(region)).is_stored(region)
+        return digest(read_region(array, region)) == noted
+
+
+def _placed(
+    block: NDArray[Any] | None,
+    region: Region,
+    array: ChunkedArray,
+    index: ChunkIndex,
+    samples: NDArray[Any],
+) -> NDArray[Any]:
+    """The block with the samples of one of its chunks; chunks that are not stored hold the fill value."""
+    if block is None:
+        block = np.full(region_shape(region), array.fill_value, dtype=samples.dtype)
+    covers = chunk_region(index, array.shape, array.chunk_shape)
+    spans = zip(covers, region, strict=True)
+    block[tuple(slice(a - start, b - start) for (a, b), (start, _) in spans)] = samples
+    return block
 
 
 def _in_memory(levels: Sequence[PlannedLevel], number: int) -> bool:

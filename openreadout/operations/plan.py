@@ -14,6 +14,7 @@ from openreadout.errors import CorruptDataError, UnsupportedFeatureError, UsageE
 from openreadout.limits import MAX_CHUNK_BYTES, MAX_LEVELS
 from openreadout.model import Dataset, Image, Plate, Well
 from openreadout.operations.check import chosen_images
+from openreadout.operations.copying import CopySource, copy_source
 from openreadout.operations.sources import LevelSource, target_array, target_axes
 from openreadout.planes import Selection
 from openreadout.pyramid import SMALLEST, axes_to_halve, next_scale, next_shape
@@ -276,6 +277,7 @@ def _plan_image(number: int, image: Image, path: str, options: PlanOptions) -> P
                 ),
                 axes,
                 options,
+                copy=_copied(image, source, options),
             )
         )
     _add_levels(levels, image, axes, units, options)
@@ -290,6 +292,15 @@ def _plan_image(number: int, image: Image, path: str, options: PlanOptions) -> P
         samples_as_channels=image.samples_per_pixel > 1,
         whole=base.whole and options.level == 0,
     )
+
+
+def _copied(image: Image, source: LevelSource, options: PlanOptions) -> CopySource | None:
+    """The level as one whose chunks are taken over, where nothing asks for other chunks or codecs."""
+    if options.version == "0.4" or options.chunks is not None or not source.whole:
+        return None
+    if options.codec not in (None, "keep") or image.samples_per_pixel > 1:
+        return None
+    return copy_source(source.array, keep=options.codec == "keep")
 
 
 def _source_levels(image: Image, options: PlanOptions, base: LevelSource) -> list[int]:
@@ -338,11 +349,12 @@ def _add_levels(
                     scale=scale,
                     translation=translation,
                     source_level=None,
+                    copied=False,
+                    codecs=_codecs(options.codec, last.dtype),
                     halve=halve,
                 ),
                 axes,
                 options,
-                derived=True,
             )
         )
 
@@ -439,8 +451,8 @@ def _codecs(asked: str | None, dtype: str) -> tuple[CodecSpec, ...]:
             f"--codec {asked}: the level is not a number", hint="for example --codec blosc-zstd:3"
         )
     level = int(level_text) if level_text else None
-    if name == "none":
-        return (first,)
+    if name in ("none", "keep"):
+        return (first,) if name == "none" else _codecs(None, dtype)
     if name in ("blosc-zstd", "blosc-lz4"):
         chosen = 1 if level is None else level
         if not 0 <= chosen <= 9:
@@ -462,19 +474,20 @@ def _codecs(asked: str | None, dtype: str) -> tuple[CodecSpec, ...]:
         return (first, CodecSpec("gzip", {"level": chosen}))
     raise UsageError(
         f"--codec {asked}: not a codec for exports",
-        hint="blosc-zstd, blosc-lz4, zstd, gzip or none, each with :LEVEL where it has one",
+        hint="blosc-zstd, blosc-lz4, zstd, gzip, none or keep, with :LEVEL where it has one",
     )
 
 
 def _storage(
-    level: PlannedLevel, axes: str, options: PlanOptions, *, derived: bool = False
+    level: PlannedLevel, axes: str, options: PlanOptions, *, copy: CopySource | None = None
 ) -> PlannedLevel:
     """Choose chunk and shard of a level."""
     item = ITEM_BYTES[level.dtype]
-    if options.chunks is not None:
+    if copy is not None:
+        chunk = copy.chunk
+        level = replace(level, codecs=copy.codecs, copied=True)
+    elif options.chunks is not None:
         chunk = _given("--chunks", options.chunks, axes, level.shape)
-    elif derived:
-        chunk = tuple(min(c, n) for c, n in zip(level.chunk, level.shape, strict=True))
     else:
         chunk = _chunk(level.chunk, level.shape, axes, item)
     if math.prod(chunk) * item > MAX_CHUNK_BYTES // 2:

@@ -13,6 +13,7 @@ from openreadout.codecs import (
     CodecChain,
     CodecLookup,
     CodecSpec,
+    CoreForm,
     filled,
 )
 from openreadout.errors import CorruptDataError
@@ -99,6 +100,19 @@ class N5DefaultCodec:
         """Decode a block; raises `UnsupportedFeatureError` for the modes varlength and object."""
         self._check(spec)
         return decode_block(data, spec, self.chain.decode)
+
+    def decode_portable(
+        self, data: Buffer, spec: ChunkSpec
+    ) -> tuple[NDArray[Any], CoreForm | None]:
+        """Decode; a full block without its header is a chunk of the inner chain, which is a core one.
+
+        A block that is cut or padded is not: its samples must be laid out anew.
+        """
+        self._check(spec)
+        header = parse_block_header(data, len(spec.shape))
+        if header.shape != spec.shape:
+            return self.decode(data, spec), None
+        return self.chain.decode_portable(memoryview(data)[header.size :], spec)
 
     def encode(self, data: NDArray[Any], spec: ChunkSpec) -> bytes:
         """Encode a full block."""

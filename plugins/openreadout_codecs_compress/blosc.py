@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from openreadout.codecs import Buffer, ByteSize, CodecLookup, CodecSpec
+from openreadout.codecs import Buffer, ByteSize, CodecLookup, CodecSpec, CoreForm
 from openreadout.errors import CorruptDataError, UnsupportedFeatureError
 from openreadout.limits import MAX_CHUNK_BYTES
 from openreadout_codecs_compress.bounded import call, decode_into
@@ -205,6 +205,36 @@ class BloscCodec:
     def decode(self, data: Buffer, size: ByteSize) -> Buffer:
         """Decode one buffer."""
         return decode_blosc(data, size)
+
+    def decode_portable(self, data: Buffer, size: ByteSize) -> tuple[Buffer, CoreForm | None]:
+        """Decode; portable is one Blosc 1 buffer and nothing after it.
+
+        The configuration is the header's: writers put what they like into metadata. Snappy is missing from many
+        builds, and bit shuffle of a remainder is undone differently by different versions.
+        """
+        raw = decode_blosc(data, size)
+        header = parse_header(data)
+        shuffle = (
+            "bitshuffle" if header.flags & 4 else "shuffle" if header.flags & 1 else "noshuffle"
+        )
+        if (
+            header.version not in BLOSC1_VERSIONS
+            or header.cbytes != len(data)
+            or header.nbytes != len(raw)
+            or header.compressor == SNAPPY
+            or header.compressor >= len(COMPRESSORS)
+            or (shuffle == "bitshuffle" and header.nbytes % header.typesize)
+        ):
+            return raw, None
+        level = self.spec.configuration.get("clevel")
+        configuration = {
+            "cname": COMPRESSORS[header.compressor],
+            "clevel": level if type(level) is int and 0 <= level <= 9 else 5,
+            "shuffle": shuffle,
+            "typesize": header.typesize,
+            "blocksize": header.blocksize,
+        }
+        return raw, CoreForm((CodecSpec("blosc", configuration),), data)
 
     def encode(self, data: Buffer) -> bytes:
         """Encode to a Blosc 1 buffer; raises `CorruptDataError` for a configuration that breaks the rules."""

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
-from openreadout.codecs import Buffer, ByteSize, CodecLookup, CodecSpec
+from openreadout.codecs import Buffer, ByteSize, CodecLookup, CodecSpec, CoreForm
 from openreadout.errors import CorruptDataError, UnsupportedFeatureError
 from openreadout.limits import GIB, MIB
 from openreadout_codecs_compress.bounded import Decompressor, Streams, call, compressed_bound
 
 GZIP_MAGIC = b"\x1f\x8b"
+GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+"""A member without name, time or known system."""
 GZIP_WINDOW = 31
 ZLIB_WINDOW = 15
 MAX_EMPTY_MEMBERS = 1000
@@ -111,6 +113,21 @@ def decode_zlib(data: Buffer, size: ByteSize, codec: str = "zlib") -> Buffer:
     streams = Streams(codec, data, size, (zlib.error,))
     streams.decode(cast("Decompressor", zlib.decompressobj(ZLIB_WINDOW)))
     return _nothing_after(streams)
+
+
+def gzip_of_zlib(data: Buffer, raw: Buffer) -> bytes:
+    """A zlib stream (RFC 1950) that decodes to `raw`, as one gzip member (RFC 1952) around the same deflate data."""
+    import imagecodecs
+
+    crc32: Callable[..., int] = imagecodecs.deflate_crc32
+    trailer = crc32(raw).to_bytes(4, "little") + (len(raw) & 0xFFFFFFFF).to_bytes(4, "little")
+    return GZIP_HEADER + bytes(data[2:-4]) + trailer
+
+
+def _v3_level(spec: CodecSpec) -> int:
+    """The level as Zarr v3 allows it; one that it does not is told as the default. Decoding does not depend on it."""
+    level = spec.configuration.get("level")
+    return level if type(level) is int and 0 <= level <= 9 else 5
 
 
 def _nothing_after(streams: Streams) -> bytearray:
@@ -288,6 +305,17 @@ class GzipCodec:
         """Decode every member."""
         return decode_gzip(data, size)
 
+    def decode_portable(self, data: Buffer, size: ByteSize) -> tuple[Buffer, CoreForm | None]:
+        """Decode; one member is portable as it is, a zlib stream under this name in gzip's wrapping."""
+        level = _v3_level(self.spec)
+        if bytes(data[:2]) != GZIP_MAGIC:
+            raw = decode_gzip(data, size)
+            return raw, CoreForm((CodecSpec("gzip", {"level": level}),), gzip_of_zlib(data, raw))
+        fast = _fast_gzip(data, size)
+        if fast is None:
+            return _slow_gzip(data, size), None
+        return fast, CoreForm((CodecSpec("gzip", {"level": level}),), data)
+
     def encode(self, data: Buffer) -> bytes:
         """Encode to one member; a level of -1 is the compressor's own."""
         level = self.spec.integer("level", -1, 9, 5)
@@ -313,6 +341,12 @@ class ZlibCodec:
     def decode(self, data: Buffer, size: ByteSize) -> Buffer:
         """Decode the stream."""
         return decode_zlib(data, size)
+
+    def decode_portable(self, data: Buffer, size: ByteSize) -> tuple[Buffer, CoreForm | None]:
+        """Decode; the stream is portable in gzip's wrapping."""
+        raw = decode_zlib(data, size)
+        spec = CodecSpec("gzip", {"level": _v3_level(self.spec)})
+        return raw, CoreForm((spec,), gzip_of_zlib(data, raw))
 
     def encode(self, data: Buffer) -> bytes:
         """Encode to one stream; a level of -1 is the compressor's own."""

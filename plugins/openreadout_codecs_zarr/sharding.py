@@ -207,6 +207,20 @@ class ShardingCodec:
         self, reader: RangeReader, index: NDArray[Any], position: Position, spec: ChunkSpec
     ) -> NDArray[Any] | None:
         """The inner chunk at grid `position`, or None when it is not stored."""
+        data = self.encoded_part(reader, index, position, spec)
+        if data is None:
+            return None
+        try:
+            return self.chain.decode(data, self.inner_spec(spec))
+        except CorruptDataError as error:
+            raise CorruptDataError(
+                f"sharding_indexed: inner chunk {list(position)}: {error.message}"
+            ) from error
+
+    def encoded_part(
+        self, reader: RangeReader, index: NDArray[Any], position: Position, spec: ChunkSpec
+    ) -> bytes | None:
+        """The stored bytes of the inner chunk at grid `position`, or None when it is not stored."""
         offset, length = (int(n) for n in index[position])
         if offset == EMPTY:
             return None
@@ -216,13 +230,7 @@ class ShardingCodec:
             raise CorruptDataError(
                 f"sharding_indexed: inner chunk {list(position)} takes {length} bytes where at most {most} belong"
             )
-        data = reader.read(offset, length)
-        try:
-            return self.chain.decode(data, inner)
-        except CorruptDataError as error:
-            raise CorruptDataError(
-                f"sharding_indexed: inner chunk {list(position)}: {error.message}"
-            ) from error
+        return reader.read(offset, length)
 
     # -- whole shards -----------------------------------------------------------------------------------------------
 

@@ -54,11 +54,17 @@ class OmeZarrSink:
     ) -> None:
         self._arrays[image, level].write(region, block)
 
+    def write_chunk(self, image: int, level: int, region: Region, samples: NDArray[Any]) -> bytes:
+        return self._arrays[image, level].write_one(region, samples)
+
     def write_encoded(self, image: int, level: int, index: ChunkIndex, chunk: bytes | None) -> None:
         self._arrays[image, level].take(index, chunk)
 
-    def read_block(self, image: int, level: int, region: Region) -> NDArray[Any]:
-        return read_region(self._arrays[image, level].readable, region)
+    def read_block(self, image: int, level: int, region: Region) -> NDArray[Any] | None:
+        array = self._arrays[image, level].readable
+        if not any(array.is_stored(index) for index in chunks_in(region, array.chunk_shape)):
+            return None
+        return read_region(array, region)
 
     def observe(self, image: int, channel: int, low: float, high: float) -> None:
         with self._lock:
@@ -135,11 +141,22 @@ class _ArrayWriter:
         """Encode and write the chunks of a block; None writes none of them."""
         level = self._level
         for index in chunks_in(region, level.chunk):
-            data = None if block is None else self._encode(index, region, block)
-            self._put(index, data)
-            if data is not None:
-                with self._lock:
-                    self.encoded += 1
+            if block is None:
+                self._put(index, None)
+            else:
+                self._write(index, region, block)
+
+    def write_one(self, region: Region, samples: NDArray[Any]) -> bytes:
+        """Encode and write the one chunk that a region covers."""
+        index = tuple(a // c for (a, _), c in zip(region, self._level.chunk, strict=True))
+        return self._write(index, region, samples)
+
+    def _write(self, index: ChunkIndex, region: Region, block: NDArray[Any]) -> bytes:
+        data = self._encode(index, region, block)
+        self._put(index, data)
+        with self._lock:
+            self.encoded += 1
+        return data
 
     def take(self, index: ChunkIndex, data: bytes | None) -> None:
         """Take over one stored chunk as it is, None for one that is not stored."""
