@@ -220,8 +220,8 @@ def _v2_codecs(document: Mapping[str, Any], ndim: int, dtype: DataType) -> tuple
 def _v2_codec(item: object) -> CodecSpec:
     if not isinstance(item, dict) or not isinstance(item.get("id"), str) or not item["id"]:
         raise CorruptDataError("a filter or compressor has no id")
-    name = item["id"]
-    configuration = {key: value for key, value in item.items() if key != "id"}
+    name = clean(item["id"])
+    configuration = {key: value for key, value in clean(item).items() if key != "id"}
     return CodecSpec(f"numcodecs.{name}" if name in V3_ONLY else name, configuration)
 
 
@@ -293,13 +293,13 @@ def _refuse_extensions(document: Mapping[str, Any]) -> None:
 def _named(item: object, what: str) -> CodecSpec:
     """A `{"name", "configuration"}` object; text alone is its name (Zarr v3.1, "Extension definition")."""
     if isinstance(item, str) and item:
-        return CodecSpec(item)
+        return CodecSpec(clean(item))
     if not isinstance(item, dict) or not isinstance(item.get("name"), str) or not item["name"]:
         raise CorruptDataError(f"{what} has no name")
     configuration = item.get("configuration")
     if configuration is not None and not isinstance(configuration, dict):
         raise CorruptDataError(f"the configuration of {clean(item['name'])} is not an object")
-    return CodecSpec(item["name"], configuration or {})
+    return CodecSpec(clean(item["name"]), clean(configuration or {}))
 
 
 def _regular_chunk(value: object, shape: tuple[int, ...]) -> tuple[int, ...]:

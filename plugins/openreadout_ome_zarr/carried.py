@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from openreadout.limits import MAX_CHANNELS
-from openreadout.model import Channel
+from openreadout.model import Channel, Plate, Well
 from openreadout_ome_zarr.checked import EMPTY, clean, mapping, plain_number, text
 from openreadout_ome_zarr.images import CARRIED_KEY
 from openreadout_ome_zarr.ngff import parse_color, parse_window
@@ -34,6 +34,39 @@ def carried_block(attributes: Mapping[str, Any], what: str) -> Mapping[str, Any]
     holder = mapping(attributes.get(CARRIED_KEY))
     block = holder.get(what)
     return block if holder.get("version") == VERSION and isinstance(block, dict) else None
+
+
+def carried_plate(attributes: Mapping[str, Any], images: int) -> Plate | None:
+    """The carried plate, with wells that name images of this store; None when there is none or it does not hold."""
+    block = carried_block(attributes, "plate")
+    if block is None or not isinstance(block.get("wells"), list):
+        return None
+    wells = []
+    for item in block["wells"]:
+        entry = mapping(item)
+        path, row, column = (text(entry.get(key)) for key in ("path", "row", "column"))
+        numbers = entry.get("images")
+        if path is None or row is None or column is None or not isinstance(numbers, list):
+            return None
+        if not all(type(n) is int and 0 <= n < images for n in numbers):
+            return None
+        wells.append(Well(path, row, column, tuple(numbers)))
+    rows, columns = (_texts(block.get(key)) for key in ("rows", "columns"))
+    acquisitions = block.get("acquisitions")
+    listed = acquisitions if isinstance(acquisitions, list) else []
+    return Plate(
+        name=text(block.get("name")),
+        rows=rows,
+        columns=columns,
+        wells=tuple(wells),
+        acquisitions=tuple(clean(item) for item in listed if isinstance(item, dict)),
+        extra=clean(dict(mapping(block.get("extra")))),
+    )
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    found = [text(item) for item in value] if isinstance(value, list) else []
+    return tuple(item for item in found if item is not None)
 
 
 def carried_image(attributes: Mapping[str, Any]) -> Carried | None:

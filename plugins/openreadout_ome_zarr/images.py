@@ -38,11 +38,12 @@ if TYPE_CHECKING:
 CARRIED_KEY = "openreadout"
 """Where the exporter of this program keeps, beside NGFF, what NGFF has no place for."""
 STRUCTURAL = frozenset(
-    ("group", "axes", "dtype", "unsupported_dtype", "ngff_version", "label", "label_of", "image_label",
-     "labels", "well", "field", "row", "column", "acquisition", "series")
-)  # fmt: skip
+    ("group", "axes", "dtype", "unsupported_dtype", "ngff_version", "label", "label_of", "labels")
+)
 """Keys of `extra` that tell of this store; carried metadata, which tells of the source, has no say in them."""
 
+DEFAULT_IMAGE_LABEL = {"source": {"image": "../../"}}
+"""What the exporter writes for a label whose source says nothing of it."""
 
 GEOMETRIC = ("scale", "translation", "origin_um")
 
@@ -393,6 +394,9 @@ def _merge_carried(image: Image, carried: Carried) -> Image:
     from dataclasses import replace
 
     kept = {key: value for key, value in image.extra.items() if key in STRUCTURAL}
+    block = image.extra.get("image_label")
+    if block is not None and ("image_label" in carried.extra or block != DEFAULT_IMAGE_LABEL):
+        kept["image_label"] = block
     brought = {key: value for key, value in carried.extra.items() if key not in STRUCTURAL}
     if "translation" not in brought and any(image.extra.get("translation", ())):
         # A part of the source was exported: where it lies is a fact of this store.
@@ -404,7 +408,7 @@ def _merge_carried(image: Image, carried: Carried) -> Image:
         objective=carried.objective or image.objective,
         instrument=carried.instrument or image.instrument,
         acquired_at=carried.acquired_at or image.acquired_at,
-        extra={**kept, **brought},
+        extra={**brought, **kept},
     )
 
 

@@ -98,7 +98,7 @@ class Opening:
             raise self._nothing_opened()
         return Found(
             tuple(self.images),
-            self.plate,
+            self._carried_plate(root) or self.plate,
             tuple(self.findings),
             self._all_notes(),
             self.version,
@@ -167,6 +167,14 @@ class Opening:
         return error
 
     # -- plates --------------------------------------------------
+
+    def _carried_plate(self, root: Group) -> Plate | None:
+        """The plate that the exporter noted of its source, where the layout of this store cannot hold it."""
+        if CARRIED_KEY not in root.attributes:
+            return None
+        from openreadout_ome_zarr.carried import carried_plate
+
+        return carried_plate(root.attributes, len(self.images))
 
     def _open_plate(self, root: Group) -> None:
         self._note_version(root, required=True)
@@ -477,7 +485,15 @@ class Opening:
             return (), []
         members = list(self._members(path, listed, "label", labels.document))
         pending = [PendingLabel(member.path, image) for member in members]
-        return tuple(member.name for member in members), pending
+        there = tuple(member.name for member in members if self._is_there(member.path))
+        return there, pending
+
+    def _is_there(self, path: str) -> bool:
+        """Whether a group can be read; what is wrong with one that cannot is told when it is opened."""
+        try:
+            return self.documents.group(path) is not None
+        except CorruptDataError:
+            return False
 
     def _add_labels(self) -> None:
         for path, label_of in self._labels:

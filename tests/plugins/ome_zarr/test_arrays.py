@@ -393,6 +393,17 @@ def test_folder_where_a_chunk_belongs_is_no_absent_chunk(tmp_path, make, inside)
         array.read_chunk((0, 0))
 
 
+def test_codecs_that_are_no_text_can_still_be_shown(make):
+    bad = {"id": "zst\ud800", "level": "\ud800"}
+    specs = parse_v2(make.zarray((4, 4), compressor=bad)).codecs
+    bad = [{"name": "byt\ud800", "configuration": {"endian": "\ud800", "x": math.nan}}]
+    specs += parse_v3(make.array_json((4, 4), codecs=bad)).codecs
+    for spec in specs:
+        json.dumps(
+            [spec.name, dict(spec.configuration)], ensure_ascii=False, allow_nan=False
+        ).encode()
+
+
 def test_unknown_codec_opens_and_is_named_when_read(tmp_path, make):
     make.put(tmp_path, "a/.zarray", make.zarray((2, 2), compressor={"id": "no_such_codec"}))
     make.put(tmp_path, "a/0.0", b"12345678")
