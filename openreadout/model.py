@@ -12,22 +12,26 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from openreadout.codecs import ITEM_BYTES
+from openreadout.codecs import WIDENED as WIDENED
+from openreadout.errors import UsageError
 from openreadout.record import record
 from openreadout.units import length_um, time_s
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from openreadout.access import Origin, Place
     from openreadout.arrays import ChunkedArray
 
 AXIS_ORDER = "tczyxs"
 AXIS_TYPES = {"t": "time", "c": "channel", "z": "space", "y": "space", "x": "space", "s": "sample"}
+ALL = slice(None)
 PIXEL_TYPES = {
     "bool": "uint8", "int8": "int8", "uint8": "uint8", "int16": "int16", "uint16": "uint16", "int32": "int32",
     "uint32": "uint32", "int64": "int64", "uint64": "uint64", "float16": "float", "float32": "float",
     "float64": "double", "complex64": "complex", "complex128": "double-complex",
 }  # fmt: skip
 """OME's name of each data type; bool and float16 are widened when planes are read."""
-
-WIDENED = {"bool": "uint8", "float16": "float32"}
 
 
 @record
@@ -115,8 +119,22 @@ class Image:
         ISO 8601.
     extra : mapping
         Facts that the format has and this model has no field for; JSON values.
-    source_xml : str or None
-        The source's own OME-XML document, on the first image that it describes.
+    origin : tuple of Origin and int, or None
+        The data set and the number under which another process finds the image; from `openreadout.open`.
+
+    Examples
+    --------
+    >>> import openreadout
+    >>> with openreadout.open("fixtures/ome-tiff/pyramid/cells.ome.tiff") as dataset:
+    ...     image = dataset.images[0]
+    ...     plane = image.read_plane(c=1)
+    ...     corner = image.read_region(level=1, c=0, z=0, t=0, y=slice(0, 8), x=slice(0, 16))
+    >>> plane.shape, corner.shape
+    ((64, 80), (8, 16))
+    >>> image.physical_size
+    {'x': 0.5, 'y': 0.5, 'z': None}
+    >>> [channel.name for channel in image.channels]
+    ['nuclei', 'membranes']
     """
 
     name: str | None
@@ -131,6 +149,7 @@ class Image:
     instrument: Mapping[str, Any] | None = None
     acquired_at: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+    origin: tuple[Origin, int] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -208,6 +227,137 @@ class Image:
             return None
         return _tidy(value * factor)
 
+    # -- pixels ------------------------------------------------------------------------------------
+
+    def read_plane(self, c: int = 0, z: int = 0, t: int = 0, level: int = 0) -> NDArray[Any]:
+        """Read one plane.
+
+        Parameters
+        ----------
+        c, z, t : int
+            Zero-based; a negative one counts from the end.
+        level : int
+            0 is full resolution.
+
+        Returns
+        -------
+        numpy.ndarray
+            (y, x), or (y, x, samples) for colour; bool as uint8 0 and 1, float16 as float32. A plane of `absent`, and
+            chunks that are not stored, read as the fill value.
+
+        Raises
+        ------
+        UsageError
+            An index is out of range.
+        CorruptDataError, StorageError, UnsupportedFeatureError
+            A chunk of the plane cannot be read.
+        """
+        return self.read_region(level, t=t, c=c, z=z)
+
+    def read_region(
+        self,
+        level: int = 0,
+        *,
+        t: Place = ALL,
+        c: Place = ALL,
+        z: Place = ALL,
+        y: Place = ALL,
+        x: Place = ALL,
+    ) -> NDArray[Any]:
+        """Read a part of one level; of the stored chunks only those that it touches.
+
+        Parameters
+        ----------
+        level : int
+            0 is full resolution; indices are pixels of the level.
+        t, c, z, y, x : int or slice
+            As numpy takes them: all by default, an integer takes its axis away, a slice may have a positive step.
+
+        Returns
+        -------
+        numpy.ndarray
+            Axes t, c, z, y, x without those given as integers, then samples for colour.
+
+        Raises
+        ------
+        UsageError
+            An index is out of range, or the result does not fit into memory.
+        CorruptDataError, StorageError, UnsupportedFeatureError
+            A chunk cannot be read.
+        """
+        from openreadout import access
+
+        array = access.full(self._level(level).array, self.axis_names)
+        places: list[Place] = [t, c, z, y, x]
+        places += [ALL] * (len(array.shape) - len(places))
+        return access.read(array, places, threads=None)
+
+    def to_dask(self, level: int = 0, chunks: Any = None) -> Any:
+        """The level as a dask array: t, c, z, y, x, and samples for colour. Needs the extra `dask`.
+
+        Its tasks open the data set again by its path, so that they run in other processes and on other machines that
+        see the same files. `chunks` is what dask takes; by default tasks read whole stored chunks, several MB each.
+        """
+        from openreadout import access
+
+        self._level(level)
+        return access.to_dask(access.Lazy(self, level), chunks)
+
+    def to_xarray(self, level: int = 0, chunks: Any = None) -> Any:
+        """The level as an `xarray.DataArray` over a dask array. Needs the extra `xarray`.
+
+        z, y and x have coordinates in µm and t in s where their spacing is known; c has the channels' names.
+        """
+        from openreadout import access
+
+        self._level(level)
+        return access.to_xarray(
+            access.Lazy(self, level), self._coordinates(level), self.name, chunks
+        )
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """All of level 0, for `numpy.asarray(image)`."""
+        if copy is False:
+            raise ValueError("the pixels are read from a file, which makes a copy")
+        whole = self.read_region()
+        return whole if dtype is None else whole.astype(dtype, copy=False)
+
+    def _level(self, level: int) -> ResolutionLevel:
+        if not 0 <= level < len(self.levels):
+            raise UsageError(
+                f"level {level} is out of range: the image has {len(self.levels)}",
+                hint="openreadout info lists the levels",
+            )
+        return self.levels[level]
+
+    def _coordinates(self, level: int) -> dict[str, Any]:
+        from openreadout.access import positions
+
+        found: dict[str, Any] = {}
+        item = self._level(level)
+        for place, axis in enumerate(self.axes):
+            factor = time_s(axis.unit) if axis.name == "t" else length_um(axis.unit)
+            scale, start = item.scale[place], item.translation[place] or 0.0
+            known = scale is not None and factor is not None and math.isfinite(scale * factor)
+            if axis.name in "tzyx" and known and scale is not None and factor is not None:
+                values = positions(item.array.shape[place], scale * factor, start * factor)
+                found[axis.name] = (axis.name, values, {"units": "s" if axis.name == "t" else "µm"})
+        names = [channel.name for channel in self.channels]
+        if len(names) == self.size("c") and all(names) and len(set(names)) == len(names):
+            found["c"] = ("c", names)
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = [getattr(self, name) for name in self.__dataclass_fields__]
+        if self.origin is None:
+            return type(self), tuple(values)
+        from openreadout.access import restore_image
+
+        # the levels hold open files and locks: the other process opens its own
+        names = list(self.__dataclass_fields__)
+        values[names.index("levels")] = None
+        return restore_image, (*self.origin, type(self), tuple(values))
+
 
 def _tidy(value: float) -> float:
     """Undo the last-digit error of a change of unit."""
@@ -242,7 +392,8 @@ class Dataset:
 
     `findings` are faults that the reader met while opening. `inspect(full)` looks further than opening needs to and is
     called by `check` alone. `source_xml` is the source's own OME-XML document, kept whole for exports.
-    `structure` describes the container as a tree of JSON values, for `info --view structure`.
+    `structure` describes the container as a tree of JSON values, for `info --view structure`. `origin` lets another
+    process open the data set again; from `openreadout.open`.
     """
 
     path: str
@@ -259,6 +410,7 @@ class Dataset:
     source_xml: str | None = None
     members: tuple[str, ...] = ()
     release: Callable[[], None] | None = None
+    origin: Origin | None = None
 
     def close(self) -> None:
         """Close the files that the reader holds open."""
@@ -270,6 +422,13 @@ class Dataset:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.origin is None:
+            return type(self), tuple(getattr(self, name) for name in self.__dataclass_fields__)
+        from openreadout.access import restore_dataset
+
+        return restore_dataset, (self.origin,)
 
 
 def order_axes(names: Iterable[str]) -> list[str]:

@@ -23,7 +23,8 @@ def record(cls: Class) -> Class:
     made.__eq__ = _equal
     made.__hash__ = _hash
     made.__repr__ = _text
-    made.__reduce__ = _reduce
+    if "__reduce__" not in made.__dict__:
+        made.__reduce__ = _reduce
     if "__replace__" not in made.__dict__:
         made.__replace__ = _replace
     return made  # type: ignore[no-any-return]

@@ -61,7 +61,7 @@ def test_third_party_imports_are_declared(repository):
 
     project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     declared = {requirement.split(">")[0].split("[")[0] for requirement in project["dependencies"]}
-    optional = {"dask", "pytest", "hypothesis"}
+    optional = {"dask", "xarray", "pytest", "hypothesis"}
     known = (
         {name.replace("-", "_") for name in declared}
         | optional

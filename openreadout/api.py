@@ -1,0 +1,69 @@
+"""What `openreadout` offers to Python: opening a data set, and telling its format."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from openreadout import registry
+from openreadout.access import Origin
+from openreadout.contracts import FormatDescriptor
+from openreadout.model import Dataset
+
+
+def open_dataset(path: str | os.PathLike[str], axes: str | None = None) -> Dataset:
+    """Open a file, folder or archive of any known format; only its metadata is read.
+
+    Parameters
+    ----------
+    path : str or path-like
+    axes : str, optional
+        Axis letters, fastest first (`xyzct`), for an input that does not name its own.
+
+    Returns
+    -------
+    Dataset
+        Use it in a `with` statement, or call its `close`.
+
+    Raises
+    ------
+    StorageError
+        The path is not there, or may not be read.
+    UnknownFormatError
+        No reader recognises it.
+    CorruptDataError
+        It is damaged.
+    UnsupportedFeatureError
+        It uses something that is not read.
+
+    Examples
+    --------
+    >>> import openreadout
+    >>> with openreadout.open("fixtures/n5/z5py-viewer-pyramid/pyramid.n5") as dataset:
+    ...     print(dataset.format_name, len(dataset.images), dataset.images[0].axis_names)
+    N5 1 zyx
+    """
+    name = os.fsdecode(path)
+    dataset = registry.open_dataset(name, axes=axes)
+    origin = Origin(open_dataset, os.path.abspath(name), axes)
+    images = tuple(replace(item, origin=(origin, n)) for n, item in enumerate(dataset.images))
+    return replace(dataset, images=images, origin=origin)
+
+
+def detect(path: str | os.PathLike[str]) -> FormatDescriptor:
+    """Tell the format of an input from its first bytes or the names in it.
+
+    Raises
+    ------
+    StorageError
+        The path is not there, or may not be read.
+    UnknownFormatError
+        No reader recognises it; the message names a foreign format that its first bytes give away.
+
+    Examples
+    --------
+    >>> import openreadout
+    >>> openreadout.detect("fixtures/ome-tiff/pyramid/cells.ome.tiff").id
+    'ome-tiff'
+    """
+    return registry.detect(os.fsdecode(path)).reader.descriptor
