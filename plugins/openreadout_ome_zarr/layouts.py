@@ -60,10 +60,19 @@ class PendingLabel(NamedTuple):
 class Opening:
     """Collects the images of one store, with what there is to report of them."""
 
-    def __init__(self, store: Store, lookup: CodecLookup, axes: str | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        lookup: CodecLookup,
+        axes: str | None = None,
+        *,
+        older: bool = False,
+    ) -> None:
         self.store = store
         self.axes = axes
         self.documents = Documents(store)
+        if older:
+            self.documents.preferred = 2
         self.arrays = Arrays(store, lookup)
         self.images: list[Image] = []
         self.findings: list[Finding] = []

@@ -34,7 +34,7 @@ def open_source(source: Source, context: OpenContext) -> Dataset:
     """
     store = _open_store(source)
     try:
-        opening = Opening(store, context.lookup, context.axes)
+        opening = Opening(store, context.lookup, context.axes, older=context.older)
         found = opening.run()
     except BaseException:
         store.close()

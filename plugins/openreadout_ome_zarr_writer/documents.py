@@ -26,6 +26,10 @@ def documents(plan: ExportPlan, ranges: RangesOfImage) -> dict[str, bytes]:
                 else layout.array_v2(level)
             )
     _containers(plan, groups)
+    kept = ngff.carried_plate(plan)
+    if kept:
+        root = groups.setdefault("", {})
+        root["openreadout"] = {**root.get("openreadout", {}), **kept["openreadout"]}
     _labels(plan, groups)
     for path in [*groups, *arrays]:
         parent = path

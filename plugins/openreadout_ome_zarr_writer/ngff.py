@@ -178,10 +178,39 @@ def plate_attributes(plan: ExportPlan, plate: Plate) -> dict[str, Any]:
         body["acquisitions"] = [dict(item) for item in plate.acquisitions]
     if plan.version == "0.4":
         body["version"] = plan.version
-    attributes = with_version({"plate": body}, plan.version)
-    if plate.extra:
-        attributes["openreadout"] = {"version": 1, "plate": {"extra": dict(plate.extra)}}
-    return attributes
+    return with_version({"plate": body}, plan.version)
+
+
+def carried_plate(plan: ExportPlan) -> dict[str, Any]:
+    """The source's plate as `openreadout` holds it, where the layout tells something else or nothing of it."""
+    plate = plan.dataset.plate
+    places = {planned.source_index: n for n, planned in enumerate(plan.images)}
+    if plate is None or (plan.plate is not None and _told_by_layout(plate, plan.plate)):
+        return {}
+    wells = [
+        {
+            "path": well.path,
+            "row": well.row,
+            "column": well.column,
+            "images": [places[n] for n in well.images if n in places],
+        }
+        for well in plate.wells
+        if not well.images or any(n in places for n in well.images)
+    ]
+    body = {
+        "name": plate.name,
+        "rows": list(plate.rows),
+        "columns": list(plate.columns),
+        "acquisitions": [dict(item) for item in plate.acquisitions],
+        "wells": wells,
+        "extra": dict(plate.extra),
+    }
+    return {"openreadout": {"version": 1, "plate": body}}
+
+
+def _told_by_layout(source: Plate, written: Plate) -> bool:
+    """Whether a plate reads back as it was: nothing was renamed or reordered, and nothing has no place in NGFF."""
+    return source == written and not source.extra
 
 
 def well_attributes(plan: ExportPlan, images: list[PlannedImage]) -> dict[str, Any]:
