@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from openreadout.record import record
 
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
     from openreadout.arrays import ChunkIndex, Region
     from openreadout.codecs import CodecLookup, CodecSpec
+    from openreadout.encoded import EncodedArray
     from openreadout.model import Dataset, Image, Plate
+    from openreadout.stores import Store
 
 DEFINITE = 1.0
 LIKELY = 0.6
@@ -57,10 +59,14 @@ class Detection:
 
 @record
 class OpenContext:
-    """What a reader is handed: the codec lookup, and axis letters (fastest first) that a person gave for the input."""
+    """What a reader is handed: the codec lookup, and axis letters (fastest first) that a person gave for the input.
+
+    `older` asks for the metadata of Zarr v2 where a folder has documents of Zarr v3 too.
+    """
 
     lookup: CodecLookup
     axes: str | None = None
+    older: bool = False
 
 
 class Reader(Protocol):
@@ -199,6 +205,91 @@ class Writer(Protocol):
         """Id, name, extensions, known gaps."""
         ...
 
-    def create(self, plan: ExportPlan, path: str, *, archive: bool = False) -> Sink:
-        """Start an output at `path`, which does not exist yet; `archive` asks for a single file."""
+    def create(
+        self, plan: ExportPlan, path: str, *, archive: bool = False, resume: bool = False
+    ) -> Sink:
+        """Start an output at `path`, which does not exist yet; `archive` asks for a single file.
+
+        With `resume` a folder stands there that an earlier run of the same plan left: what is complete in it stays.
+        """
+        ...
+
+
+@record
+class LiftedLevel:
+    """One array that stays where it is; `scale` and `translation` have one number for each stored axis.
+
+    `path` is the one that the image's group lists, or None where it is for the writer to work out.
+    """
+
+    array: EncodedArray
+    scale: tuple[float, ...]
+    translation: tuple[float, ...]
+    path: str | None = None
+
+
+@record
+class LiftedImage:
+    """One image that gets metadata of another format beside what it has.
+
+    `axes` are the NGFF axes in the order in which the arrays store them; `group` is the path of the group that is the
+    image.
+    """
+
+    index: int
+    group: str
+    image: Image
+    axes: tuple[Mapping[str, str], ...]
+    levels: tuple[LiftedLevel, ...]
+
+
+@record
+class LiftPlan:
+    """A container whose arrays stay as they are; `groups` are the paths of all groups that it has."""
+
+    store: Store
+    images: tuple[LiftedImage, ...]
+    groups: tuple[str, ...]
+
+
+class Lift(Protocol):
+    """Metadata documents that are added to a container in place."""
+
+    @property
+    def documents(self) -> tuple[str, ...]:
+        """Keys of the documents, the root's first."""
+        ...
+
+    @property
+    def older(self) -> tuple[str, ...]:
+        """Keys of the documents that say the same in the older way."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What people should know of the result."""
+        ...
+
+    def write(self, *, sync: bool) -> None:
+        """Add the documents, the root's last; each appears under its name only when it is complete."""
+        ...
+
+    def undo(self) -> None:
+        """Remove what was added and put back what was replaced."""
+        ...
+
+    def drop_older(self) -> None:
+        """Remove the documents of `older`."""
+        ...
+
+
+@runtime_checkable
+class Lifter(Protocol):
+    """A writer that can also describe arrays where they are."""
+
+    def lift(self, plan: LiftPlan) -> Lift:
+        """Prepare the documents; nothing is written yet.
+
+        Raises `UnsupportedFeatureError` where the format cannot describe the arrays as they are.
+        """
         ...

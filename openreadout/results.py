@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from openreadout.record import record
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from openreadout.errors import OpenReadoutError
     from openreadout.model import Dataset, Finding
 
 
@@ -84,8 +87,59 @@ class ExportReport:
     verified: bool
     seconds: float
     source_bytes: int = 0
+    skipped: bool = False
     changes: tuple[str, ...] = ()
     filled_planes: tuple[str, ...] = ()
     not_carried: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     images: tuple[str, ...] = field(default_factory=tuple)
+
+
+@record
+class ShownChannel:
+    """A channel of a picture: its colour, and the values that are shown as black and as full colour."""
+
+    index: int
+    color: str
+    low: float
+    high: float
+
+
+@record
+class ShownImage:
+    """One image of a picture; `z` is first and last plane of the level, `well` its place on a plate."""
+
+    image: int
+    name: str | None
+    level: int
+    z: tuple[int, int]
+    t: int
+    channels: tuple[ShownChannel, ...] = ()
+    well: str | None = None
+
+
+@record
+class PreviewReport:
+    """The result of `preview`; `pixels` is 8-bit RGB (height, width, 3), `columns` counts images side by side."""
+
+    path: str
+    format_id: str
+    pixels: NDArray[Any]
+    columns: int
+    images: tuple[ShownImage, ...]
+    notes: tuple[str, ...] = ()
+    failures: tuple[OpenReadoutError, ...] = ()
+    output: str | None = None
+
+
+@record
+class InPlaceReport:
+    """The result of `export --in-place`; files are keys below `output`, the container that was lifted."""
+
+    input: str
+    output: str
+    files_added: tuple[str, ...]
+    files_removed: tuple[str, ...]
+    verified: bool
+    seconds: float
+    notes: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         CheckReport,
         CompareReport,
         ExportReport,
+        InPlaceReport,
         InfoResult,
         PlaneDigest,
     )
@@ -313,8 +314,23 @@ def export(report: ExportReport) -> dict[str, Any]:
         "verified": report.verified,
         "seconds": round(report.seconds, 3),
     }
-    for key in ("changes", "filled_planes", "not_carried", "notes"):
+    for key in ("skipped", "changes", "filled_planes", "not_carried", "notes"):
         value = getattr(report, key)
         if value:
-            body[key] = list(value)
+            body[key] = value if value is True else list(value)
+    return body
+
+
+def in_place(report: InPlaceReport) -> dict[str, Any]:
+    """The payload of `export --in-place`."""
+    body: dict[str, Any] = {
+        "input": report.input,
+        "output": report.output,
+        "files_added": list(report.files_added),
+        "files_removed": list(report.files_removed),
+        "verified": report.verified,
+        "seconds": round(report.seconds, 3),
+    }
+    if report.notes:
+        body["notes"] = list(report.notes)
     return body

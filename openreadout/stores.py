@@ -665,3 +665,20 @@ def total_size(path: str) -> int:
     if not stat.S_ISDIR(status.st_mode):
         return status.st_size
     return sum(size for _, size in DirectoryStore(path).walk(""))
+
+
+def source_state(path: str) -> Iterator[tuple[str, int, int]]:
+    """Name, size and time of change (ns) of a file, or of every file below a directory in order of name."""
+    pending = [path]
+    while pending:
+        current = pending.pop()
+        try:
+            status = os.stat(current)
+            if stat.S_ISDIR(status.st_mode):
+                pending += sorted(
+                    (os.path.join(current, n) for n in os.listdir(current)), reverse=True
+                )
+            else:
+                yield current, status.st_size, status.st_mtime_ns
+        except OSError as error:
+            raise storage_error(error, current) from error

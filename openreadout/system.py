@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import threading
@@ -51,3 +52,20 @@ def usable_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return max(1, len(os.sched_getaffinity(0)))
     return os.cpu_count() or 1
+
+
+def lock_file(fd: int) -> bool:
+    """Take an exclusive lock on an open file, which ends with the process; False when somebody else holds it."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        # a file system without locks: two exports to one target then differ in the order of their renames only
+        return error.errno in (errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS)
+    return True

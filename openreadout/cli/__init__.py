@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from typing import Any
 
@@ -101,14 +102,16 @@ def _drop_stdout() -> None:
 def run(arguments: list[str]) -> int:
     """Run the program and return its exit code: the one place where errors become codes."""
     debug = "--debug" in arguments
+    with contextlib.suppress(ValueError):  # only the main thread may set handlers
+        signal.signal(signal.SIGTERM, _terminated)
     try:
         result = cli.main(args=arguments, prog_name="openreadout", standalone_mode=False)
     except click.exceptions.Exit as error:
         return error.exit_code
-    except click.Abort:
-        return 130
-    except KeyboardInterrupt:
-        return 130
+    except click.Abort as error:
+        return _interrupted(error.__cause__)
+    except KeyboardInterrupt as error:
+        return _interrupted(error)
     except click.ClickException as error:
         if debug:
             raise
@@ -125,6 +128,24 @@ def run(arguments: list[str]) -> int:
             raise
         return _report(unexpected(error), arguments)
     return result if isinstance(result, int) else 0
+
+
+class Terminated(KeyboardInterrupt):
+    """Somebody asked the program to end (SIGTERM); it cleans up as after Ctrl-C."""
+
+
+def _terminated(number: int, frame: object) -> None:
+    raise Terminated
+
+
+def _interrupted(cause: BaseException | None) -> int:
+    """The exit code after an interruption, and a word on what was kept."""
+    if getattr(cause, "kept", None):
+        from openreadout.cli import output
+
+        with contextlib.suppress(OSError, ValueError):
+            output.note("interrupted; the same command with --resume goes on from here")
+    return 128 + signal.SIGTERM if isinstance(cause, Terminated) else 130
 
 
 def unexpected(error: Exception) -> OpenReadoutError:

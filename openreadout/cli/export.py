@@ -25,13 +25,15 @@ from openreadout.errors import UsageError
 
 if TYPE_CHECKING:
     from openreadout.operations.export import ExportOptions
+    from openreadout.operations.in_place import InPlaceOptions
 
 
 @click.command(
     epilog="\b\nExamples:\n"
     "  openreadout export scan.ome.tiff --to ome-zarr\n"
     "  openreadout export em.n5 --to ome-zarr -o em.ozx --axes xyz --pixel-size 4,4,40nm\n"
-    "  openreadout export plate.ome.zarr --to ome-zarr -o copy.ome.zarr --select c=0 --dry-run"
+    "  openreadout export plate.ome.zarr --to ome-zarr -o copy.ome.zarr --select c=0 --dry-run\n"
+    "  openreadout export em.n5 --to ome-zarr --in-place"
 )
 @input_options
 @click.option(
@@ -59,6 +61,10 @@ if TYPE_CHECKING:
     default=True,
     help="Bring all files to the disk before the rename (default).",
 )
+@click.option(
+    "--resume", is_flag=True, help="Go on with an export that was interrupted; finished files stay."
+)
+@click.option("--skip-done", is_flag=True, help="Leave complete outputs of an earlier run alone.")
 @click.option("--dry-run", is_flag=True, help="Print the plan, write nothing.")
 @click.option(
     "--fill-missing", is_flag=True, help="Write zeros for planes that a TIFF declares and lacks."
@@ -83,6 +89,14 @@ if TYPE_CHECKING:
 @click.option("--channel-names", metavar="A,B", help="Name the channels.")
 @click.option("--channel-colors", metavar="RRGGBB,...", help="Colour the channels.")
 @click.option("--name", help="Name the image.")
+@click.option(
+    "--in-place",
+    is_flag=True,
+    help="Add OME-Zarr 0.5 metadata to an N5 container, or to an OME-Zarr of Zarr v2, over the chunks it has.",
+)
+@click.option(
+    "--drop-old", is_flag=True, help="With --in-place: remove the older metadata documents."
+)
 @selection_options
 @work_options
 def export(**options: Any) -> int:
@@ -91,6 +105,10 @@ def export(**options: Any) -> int:
     The target appears under its name only when it is complete; the source is never changed.
     """
     how = printing(options)
+    if options["in_place"]:
+        return _in_place(options, how)
+    if options["drop_old"]:
+        raise UsageError("--drop-old goes with --in-place: an export leaves its source as it is")
     wanted = _options(options)
     inputs = list(
         gather(options["paths"], options["files_from"], options["null"], options["recursive"])
@@ -159,6 +177,8 @@ def _options(options: dict[str, Any]) -> ExportOptions:
         overwrite=options["overwrite"],
         verify=options["verify"],
         sync=options["sync"],
+        resume=options["resume"],
+        skip_done=options["skip_done"],
         axes=parse_axes(options["axes"]),
     )
 
@@ -231,3 +251,60 @@ def _plan(path: str, wanted: ExportOptions, options: dict[str, Any]) -> Outcome:
         out.write_text("\n".join(words.plan(data, style)))
 
     return Outcome(lambda: data, text)
+
+
+_NOT_IN_PLACE = (
+    "output ngff fill_missing pyramid levels chunks shards codec pixel_size time_increment "
+    "channel_names channel_colors name selects region level"
+).split()
+"""Options that ask for other pixels or another place than in-place lifting leaves."""
+
+
+def _in_place(options: dict[str, Any], how: Any) -> int:
+    """Lift every input where it is."""
+    from openreadout.operations.in_place import InPlaceOptions
+
+    context = click.get_current_context()
+    for name in _NOT_IN_PLACE:
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            option = next(p for p in context.command.params if p.name == name).opts[-1]
+            raise UsageError(
+                f"{option} cannot be met with --in-place, which changes metadata documents alone",
+                hint="export a copy instead: leave out --in-place",
+            )
+    wanted = InPlaceOptions(
+        images=tuple(options["images"]) or None,
+        axes=parse_axes(options["axes"]),
+        overwrite=options["overwrite"],
+        drop_old=options["drop_old"],
+        verify=options["verify"],
+        sync=options["sync"],
+        dry_run=options["dry_run"],
+    )
+    paths = gather(options["paths"], options["files_from"], options["null"], options["recursive"])
+    return run_inputs(iter(paths), how, lambda path: _lift(path, wanted, options, how))
+
+
+def _lift(path: str, wanted: InPlaceOptions, options: dict[str, Any], how: Any) -> Outcome:
+    from openreadout import serialize
+    from openreadout.operations.in_place import lift_in_place
+    from openreadout.workers import Workers
+
+    bar = progress_bar(how, options["progress"], path)
+    if bar is not None:
+        bar.unit = "bytes"
+    try:
+        with Workers(options["threads"]) as workers:
+            report = lift_in_place(path, wanted, workers, bar)
+    finally:
+        if bar is not None:
+            bar.close()
+
+    def text(alone: bool) -> None:
+        from openreadout.cli import output as out
+        from openreadout.cli import text as words
+
+        style = out.Style(out.use_color(options["color"], sys.stdout))
+        out.write_text("\n".join(words.in_place(report, style, planned=wanted.dry_run)))
+
+    return Outcome(lambda: serialize.in_place(report), text)

@@ -10,7 +10,13 @@ from openreadout.cli.output import Style, escape, human_bytes, human_seconds, nu
 
 if TYPE_CHECKING:
     from openreadout.model import Dataset, Image, Plate, ResolutionLevel
-    from openreadout.results import CheckReport, CompareReport, ExportReport, InfoResult
+    from openreadout.results import (
+        CheckReport,
+        CompareReport,
+        ExportReport,
+        InfoResult,
+        InPlaceReport,
+    )
 
 MAX_IMAGES = 12
 MAX_CHANNELS = 8
@@ -315,6 +321,8 @@ def compare(report: CompareReport, style: Style) -> list[str]:
 
 def export(report: ExportReport, style: Style) -> list[str]:
     """The closing summary of `export`."""
+    if report.skipped:
+        return [f"{style.bold(escape(report.output))}  complete already, left alone"]
     images = "1 image" if report.images_written == 1 else f"{report.images_written} images"
     levels = "1 level" if report.levels_written == 1 else f"{report.levels_written} levels"
     ratio = ""
@@ -335,6 +343,16 @@ def export(report: ExportReport, style: Style) -> list[str]:
     ):
         lines += [f"  {style.dim(word)}  {escape(value)}" for value in values[:MAX_FINDINGS]]
     return lines
+
+
+def in_place(report: InPlaceReport, style: Style, *, planned: bool) -> list[str]:
+    """The closing summary of `export --in-place`, which names every file; or what it would do."""
+    verified = "verified" if report.verified else "not verified"
+    told = "would get" if planned else f"{verified}, {human_seconds(report.seconds)}"
+    lines = [f"{style.bold(escape(report.output))}  {told}"]
+    for word, keys in (("added", report.files_added), ("removed", report.files_removed)):
+        lines += [f"  {style.dim(word)}  {escape(key)}" for key in keys]
+    return lines + [f"  {style.dim('note')}  {escape(note)}" for note in report.notes]
 
 
 def plan(data: dict[str, Any], style: Style) -> list[str]:

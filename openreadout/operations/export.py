@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
-from openreadout import registry
+from openreadout import __version__, registry
 from openreadout.arrays import (
     ChunkedArray,
     ChunkIndex,
@@ -39,7 +39,7 @@ from openreadout.operations.target import ARCHIVES, default_output, guard, parti
 from openreadout.planes import little
 from openreadout.pyramid import downsample
 from openreadout.results import ExportReport
-from openreadout.stores import total_size
+from openreadout.stores import source_state, total_size
 from openreadout.workers import Workers
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ class ExportOptions:
     overwrite: bool = False
     verify: bool = True
     sync: bool = True
+    resume: bool = False
+    skip_done: bool = False
     axes: str | None = None
 
 
@@ -84,12 +86,24 @@ def export(
     with registry.open_dataset(path, axes=options.axes) as dataset:
         target = default_output(path) if output is None else output.rstrip("/") or output
         members = dataset.members or (path,)
-        guard(path, members, target, overwrite=options.overwrite)
         fixed, changes = corrected(dataset, options.corrections)
         plan = replace(make_plan(fixed, options.plan, registry.find_codec), changes=changes)
+        if options.skip_done and os.path.lexists(target) and _is_output(plan, target):
+            return _skipped(path, target, plan, time.monotonic() - started)
+        guard(path, members, target, overwrite=options.overwrite)
         writer = registry.find_writer("ome-zarr")
-        with partial_output(target, overwrite=options.overwrite) as partial:
-            sink = writer.create(plan, partial, archive=target.lower().endswith(ARCHIVES))
+        with partial_output(
+            target,
+            overwrite=options.overwrite,
+            fingerprint=_fingerprint(plan, members),
+            resume=options.resume,
+        ) as partial:
+            sink = writer.create(
+                plan,
+                partial.path,
+                archive=target.lower().endswith(ARCHIVES),
+                resume=partial.resumed,
+            )
             run = _Run(plan, options, sink, workers, progress)
             try:
                 run.write()
@@ -98,7 +112,7 @@ def export(
                 sink.abort()
                 raise
             if options.verify:
-                run.verify(partial)
+                run.verify(partial.path)
             counts = sink.written()
         return ExportReport(
             input=path,
@@ -118,6 +132,53 @@ def export(
             filled_planes=_filled(plan, options.plan),
             notes=plan.notes,
         )
+
+
+def _is_output(plan: ExportPlan, target: str) -> bool:
+    """Whether a store shows what the plan would write: a store under its final name is always complete."""
+    try:
+        with registry.open_dataset(target) as there:
+            found = [[level.array.shape for level in image.levels] for image in there.images]
+            types = [image.dtype for image in there.images]
+    except OpenReadoutError:
+        return False
+    wanted = [[level.shape for level in image.levels] for image in plan.images]
+    return found == wanted and types == [image.levels[0].dtype for image in plan.images]
+
+
+def _skipped(path: str, target: str, plan: ExportPlan, seconds: float) -> ExportReport:
+    """The report on an output that is there already."""
+    return ExportReport(
+        input=path,
+        output=target,
+        format=f"OME-Zarr {plan.version}",
+        images_written=0,
+        planes_written=0,
+        levels_written=0,
+        chunks_copied=0,
+        chunks_encoded=0,
+        files_written=0,
+        bytes_written=0,
+        verified=False,
+        seconds=seconds,
+        skipped=True,
+        notes=("it was there already and complete, and was left alone",),
+    )
+
+
+def _fingerprint(plan: ExportPlan, members: Sequence[str]) -> str:
+    """Stands for the source as it is and for everything that the plan decides."""
+    hashed = xxhash.xxh3_128(__version__.encode())
+    for member in members:
+        for name, size, changed in source_state(member):
+            hashed.update(f"{name!r} {size} {changed}\n".encode("utf-8", "backslashreplace"))
+    for image in plan.images:
+        hashed.update(repr((image.source_index, image.path, image.axes, image.units)).encode())
+        hashed.update(repr(image.levels).encode())
+    hashed.update(
+        repr((plan.version, plan.layout, plan.changes)).encode("utf-8", "backslashreplace")
+    )
+    return hashed.hexdigest()
 
 
 def plan_export(path: str, options: ExportOptions) -> tuple[ExportPlan, Dataset]:

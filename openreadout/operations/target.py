@@ -7,9 +7,10 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from openreadout.errors import OpenReadoutError, StorageError, UsageError, storage_error
-from openreadout.system import sync_folder
+from openreadout.system import lock_file, sync_folder
 
 ARCHIVES = (".ozx", ".zip")
 
@@ -85,20 +86,130 @@ def _replaceable(folder: str) -> bool:
     return not names or bool(names & {"zarr.json", ".zgroup", ".zattrs", ".zarray"})
 
 
-@contextlib.contextmanager
-def partial_output(target: str, *, overwrite: bool) -> Iterator[str]:
-    """Give a temporary sibling to write to, and rename it to the target at the end.
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """What is being written: a hidden sibling of the target. `resumed` tells that part of it is there already."""
 
-    When the body raises, whatever stands under the sibling's name is removed and the target is as it was.
+    path: str
+    resumed: bool
+
+
+@contextlib.contextmanager
+def partial_output(
+    target: str, *, overwrite: bool, fingerprint: str, resume: bool
+) -> Iterator[Partial]:
+    """Give a hidden sibling of the target to write to, and rename it to the target at the end.
+
+    When the body raises, the target is as it was. What was written is removed, but for interruptions and refusals of
+    the operating system, after which `resume` can go on; `kept` is then set on the exception.
+
+    Parameters
+    ----------
+    target : str
+    overwrite : bool
+        An output that is there is replaced.
+    fingerprint : str
+        Stands for the source and the options; a partial output of another fingerprint is not gone on with.
+    resume : bool
+        Go on with what an earlier run left.
+
+    Raises
+    ------
+    UsageError
+        Another export is writing to the same target, or what is there to resume was made from something else.
     """
     folder, name = os.path.split(os.path.abspath(target))
-    partial = os.path.join(folder, f".{name}.partial-{secrets.token_hex(4)}")
+    path = os.path.join(folder, f".{name}.partial")
+    with _claimed(f"{path}.lock", target) as claim:
+        resumed = _prepare(path, claim, fingerprint, target, resume=resume)
+        try:
+            yield Partial(path, resumed)
+            _commit(path, target, overwrite=overwrite)
+        except BaseException as error:
+            if _worth_keeping(path, error):
+                claim.keep = True
+                error.kept = path  # type: ignore[attr-defined]
+                if isinstance(error, OpenReadoutError):
+                    error.hint = (
+                        f"{error.hint.rstrip('.')}; then run the same command with --resume"
+                    )
+            else:
+                remove(path)
+            raise
+
+
+class _Claim:
+    """The lock file of a target: held while an output is written, its text is the fingerprint."""
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self.fd = fd
+        self.keep = False
+
+    def read(self) -> str:
+        os.lseek(self.fd, 0, os.SEEK_SET)
+        return os.read(self.fd, 1 << 16).decode("utf-8", "replace")
+
+    def write(self, text: str) -> None:
+        os.ftruncate(self.fd, 0)
+        os.lseek(self.fd, 0, os.SEEK_SET)
+        os.write(self.fd, text.encode("utf-8"))
+
+
+@contextlib.contextmanager
+def _claimed(path: str, target: str) -> Iterator[_Claim]:
     try:
-        yield partial
-        _commit(partial, target, overwrite=overwrite)
-    except BaseException:
-        remove(partial)
-        raise
+        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise storage_error(error, path) from error
+    try:
+        if (
+            not lock_file(fd)
+            or not os.path.exists(path)
+            or os.stat(path).st_ino != os.fstat(fd).st_ino
+        ):
+            raise UsageError(
+                f"{target}: another export is writing to it",
+                hint="wait for it to end, or choose another place with -o",
+            )
+        claim = _Claim(path, fd)
+        try:
+            yield claim
+        finally:
+            if not claim.keep:
+                remove(path)
+    finally:
+        os.close(fd)
+
+
+def _prepare(path: str, claim: _Claim, fingerprint: str, target: str, *, resume: bool) -> bool:
+    """Clear the way, or find what can be gone on with; whether something is resumed."""
+    resumed = False
+    if os.path.lexists(path):
+        resumed = resume and os.path.isdir(path) and not os.path.islink(path)
+        if resumed and claim.read() != fingerprint:
+            claim.keep = True
+            raise UsageError(
+                f"{target}: cannot be resumed, the source or the options are not those of the run that was interrupted",
+                hint="run again without --resume to start anew",
+            )
+        if not resumed:
+            remove(path)
+    try:
+        claim.write(fingerprint)
+    except OSError as error:
+        raise storage_error(error, claim.path) from error
+    return resumed
+
+
+def _worth_keeping(path: str, error: BaseException) -> bool:
+    """Whether a later run can go on: the run was stopped from outside, and something is complete."""
+    outside = isinstance(error, KeyboardInterrupt | StorageError) and not isinstance(
+        error, UsageError
+    )
+    if not outside or not os.path.isdir(path):
+        return False
+    return any(not name.endswith(".part") for _, _, names in os.walk(path) for name in names)
 
 
 def _commit(partial: str, target: str, *, overwrite: bool) -> None:
@@ -152,11 +263,3 @@ def remove(path: str) -> None:
     else:
         with contextlib.suppress(OSError):
             os.unlink(path)
-
-
-def free_bytes(folder: str) -> int | None:
-    """Free space of the disk that a folder lies on."""
-    try:
-        return shutil.disk_usage(folder).free
-    except OSError:
-        return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from openreadout.contracts import FormatDescriptor
 
 if TYPE_CHECKING:
-    from openreadout.contracts import ExportPlan, Sink
+    from openreadout.contracts import ExportPlan, Lift, LiftPlan, Sink
 
 
 class OmeZarrWriter:
@@ -20,11 +20,19 @@ class OmeZarrWriter:
         summary="NGFF 0.5 on Zarr v3, sharded; NGFF 0.4 on Zarr v2 with --ngff 0.4; .ozx archives",
     )
 
-    def create(self, plan: ExportPlan, path: str, *, archive: bool = False) -> Sink:
-        """Start an output at `path`, which does not exist yet."""
+    def create(
+        self, plan: ExportPlan, path: str, *, archive: bool = False, resume: bool = False
+    ) -> Sink:
+        """Start an output at `path`, or go on with what an earlier run left there."""
         from openreadout_ome_zarr_writer.sink import OmeZarrSink
 
-        return OmeZarrSink(plan, path, archive=archive)
+        return OmeZarrSink(plan, path, archive=archive, resume=resume)
+
+    def lift(self, plan: LiftPlan) -> Lift:
+        """Prepare Zarr v3 and NGFF 0.5 documents for arrays that stay where they are."""
+        from openreadout_ome_zarr_writer.lift import OmeZarrLift
+
+        return OmeZarrLift(plan)
 
 
 WRITER = OmeZarrWriter()

@@ -15,6 +15,9 @@ from openreadout.limits import MAX_ENCODED_BYTES
 from openreadout.stores import DirectoryStore, Store
 from openreadout.system import sync_file, sync_folder
 
+PARTIAL = ".part"
+"""Ending of a file that is not complete."""
+
 
 class Stream(Protocol):
     """One value that is written piece by piece."""
@@ -35,6 +38,10 @@ class Output(Protocol):
     files: int
     size: int
 
+    def complete(self, key: str) -> bool:
+        """Whether an earlier run wrote the value already."""
+        ...
+
     def put(self, key: str, data: bytes) -> None:
         """Write one value."""
         ...
@@ -53,10 +60,14 @@ class Output(Protocol):
 
 
 class Folder:
-    """A directory store; files appear under their names only when they are complete."""
+    """A directory store; files appear under their names only when they are complete.
 
-    def __init__(self, path: str) -> None:
+    With `resume`, files that an earlier run completed stay, and those that it did not are removed.
+    """
+
+    def __init__(self, path: str, *, resume: bool = False) -> None:
         self.path = path
+        self._there: dict[str, int] = self._left(path) if resume else {}
         self.store: Store = DirectoryStore(path)
         self.files = 0
         self.size = 0
@@ -64,6 +75,25 @@ class Folder:
         self._lock = threading.Lock()
         self._open: set[_FileStream] = set()
         self._make(path)
+
+    def _left(self, path: str) -> dict[str, int]:
+        """Complete files of an earlier run with their sizes, by key."""
+        left = {}
+        try:
+            for folder, _, names in os.walk(path):
+                for name in names:
+                    file = os.path.join(folder, name)
+                    if name.endswith(PARTIAL):
+                        os.unlink(file)
+                    else:
+                        key = os.path.relpath(file, path).replace(os.sep, "/")
+                        left[key] = os.stat(file).st_size
+        except OSError as error:
+            raise storage_error(error, path) from error
+        return left
+
+    def complete(self, key: str) -> bool:
+        return key in self._there
 
     def _make(self, folder: str) -> None:
         if folder not in self._made:
@@ -98,7 +128,10 @@ class Folder:
 
     def finish(self, documents: dict[str, bytes], *, sync: bool) -> None:
         for key in reversed(documents):
+            self._there.pop(key, None)
             self.put(key, documents[key])
+        self.files += len(self._there)
+        self.size += sum(self._there.values())
         if sync:
             self._sync()
 
@@ -128,7 +161,7 @@ class _FileStream:
     def __init__(self, folder: Folder, path: str) -> None:
         self._folder = folder
         self._path = path
-        self._partial = f"{path}.part"
+        self._partial = f"{path}{PARTIAL}"
         self._size = 0
         try:
             self._file: BinaryIO = open(self._partial, "wb", buffering=0)  # noqa: SIM115 - closed in close or drop
@@ -223,6 +256,9 @@ class Archive:
             except OSError as error:
                 raise storage_error(error, self.path) from error
             self._members[key] = _Member(header, header + 30 + len(name) + 20, len(data), crc)
+
+    def complete(self, key: str) -> bool:
+        return False
 
     def put(self, key: str, data: bytes) -> None:
         self._append(key, data)

@@ -31,11 +31,13 @@ NOT_STORED = (1 << 64) - 1
 class OmeZarrSink:
     """One OME-Zarr output under way; implements `openreadout.contracts.Sink`."""
 
-    def __init__(self, plan: ExportPlan, path: str, *, archive: bool) -> None:
+    def __init__(self, plan: ExportPlan, path: str, *, archive: bool, resume: bool) -> None:
         self._plan = plan
         self._ranges: dict[int, dict[int, tuple[float, float]]] = {}
         self._lock = threading.Lock()
-        self._output: Output = Archive(path, self._documents()) if archive else Folder(path)
+        self._output: Output = (
+            Archive(path, self._documents()) if archive else Folder(path, resume=resume)
+        )
         self._arrays = {
             (n, k): _ArrayWriter(plan, planned, level, self._output)
             for n, planned in enumerate(plan.images)
@@ -141,6 +143,8 @@ class _ArrayWriter:
         """Encode and write the chunks of a block; None writes none of them."""
         level = self._level
         for index in chunks_in(region, level.chunk):
+            if self._finished(index):
+                continue
             if block is None:
                 self._put(index, None)
             else:
@@ -180,8 +184,17 @@ class _ArrayWriter:
             part = padded
         return self._chain.encode(np.ascontiguousarray(part), self._spec)
 
+    def _finished(self, index: ChunkIndex) -> bool:
+        """Whether an earlier run wrote the file that holds a chunk."""
+        level = self._level
+        spans = zip(index, level.chunk, level.shard or level.chunk, strict=True)
+        stored = tuple(i * c // s for i, c, s in spans)
+        return self._output.complete(f"{self.path}/{self._keys.key(stored)}")
+
     def _put(self, index: ChunkIndex, data: bytes | None) -> None:
         level = self._level
+        if self._finished(index):
+            return
         if level.shard is None:
             if data is not None:
                 self._output.put(f"{self.path}/{self._keys.key(index)}", data)
