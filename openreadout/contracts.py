@@ -219,12 +219,13 @@ class Writer(Protocol):
 class LiftedLevel:
     """One array that stays where it is; `scale` and `translation` have one number for each stored axis.
 
-    `path` is the one that the image's group lists, or None where it is for the writer to work out.
+    The translation is None where none is stated. `path` is the one that the image's group lists, or None where it is
+    for the writer to work out.
     """
 
     array: EncodedArray
     scale: tuple[float, ...]
-    translation: tuple[float, ...]
+    translation: tuple[float, ...] | None
     path: str | None = None
 
 

@@ -176,9 +176,9 @@ def find_codec(name: str) -> CodecFactory:
     return known[name]
 
 
-def open_context(axes: str | None = None) -> OpenContext:
+def open_context(axes: str | None = None, *, older: bool = False) -> OpenContext:
     """What readers are handed."""
-    return OpenContext(lookup=find_codec, axes=axes)
+    return OpenContext(lookup=find_codec, axes=axes, older=older)
 
 
 # -- detection -------------------------------------------------------------------------------------
@@ -235,6 +235,16 @@ def _peeker(path: str) -> Any:
     return peek
 
 
+def _without(source: Source, hidden: str) -> Source:
+    """The source as if a file were not in its folder."""
+    peek = source.peek
+    return replace(
+        source,
+        names=source.names - {hidden},
+        peek=lambda name, limit: None if name == hidden else peek(name, limit),
+    )
+
+
 class Detected(NamedTuple):
     """A reader that recognises a source, and what it says."""
 
@@ -270,17 +280,19 @@ def _choose(source: Source) -> list[Detected]:
     return found
 
 
-def open_dataset(path: str, *, axes: str | None = None) -> Dataset:
+def open_dataset(path: str, *, axes: str | None = None, older: bool = False) -> Dataset:
     """Detect the format of an input and open it; only metadata is read.
+
+    With `older`, documents of Zarr v3 are looked past where others stand beside them.
 
     Raises
     ------
     StorageError, UnknownFormatError, CorruptDataError, UnsupportedFeatureError
     """
     source = make_source(path)
-    found = _choose(source)
+    found = (older and detect_all(_without(source, "zarr.json"))) or _choose(source)
     try:
-        dataset = found[0].reader.open(source, open_context(axes))
+        dataset = found[0].reader.open(source, open_context(axes, older=older))
     except OpenReadoutError as error:
         error.path = error.path or path
         error.format_id = error.format_id or found[0].reader.descriptor.id

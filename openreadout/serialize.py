@@ -15,8 +15,8 @@ if TYPE_CHECKING:
         CheckReport,
         CompareReport,
         ExportReport,
-        InPlaceReport,
         InfoResult,
+        InPlaceReport,
         PlaneDigest,
     )
 

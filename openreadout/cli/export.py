@@ -255,7 +255,7 @@ def _plan(path: str, wanted: ExportOptions, options: dict[str, Any]) -> Outcome:
 
 _NOT_IN_PLACE = (
     "output ngff fill_missing pyramid levels chunks shards codec pixel_size time_increment "
-    "channel_names channel_colors name selects region level"
+    "channel_names channel_colors name selects region level resume skip_done"
 ).split()
 """Options that ask for other pixels or another place than in-place lifting leaves."""
 

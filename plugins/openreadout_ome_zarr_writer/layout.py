@@ -54,7 +54,7 @@ def array_v3(level: PlannedLevel, axes: str) -> dict[str, Any]:
             "configuration": {"chunk_shape": list(level.shard or level.chunk)},
         },
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-        "fill_value": _fill_v3(level.fill_value),
+        "fill_value": fill_v3(level.fill_value),
         "codecs": [
             {"name": c.name, "configuration": dict(c.configuration)}
             if c.configuration
@@ -115,7 +115,8 @@ def _special(value: float) -> Any:
     return value
 
 
-def _fill_v3(value: Any) -> Any:
+def fill_v3(value: Any) -> Any:
+    """A fill value as `zarr.json` has it; Zarr v3 core specification, section "Fill value"."""
     if isinstance(value, complex):
         return [_special(value.real), _special(value.imag)]
     return _special(value) if isinstance(value, float) else value
