@@ -10,7 +10,7 @@ from openreadout.record import record
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from openreadout.arrays import ChunkIndex, Region
+    from openreadout.arrays import ChunkedArray, ChunkIndex, Region
     from openreadout.codecs import CodecLookup, CodecSpec
     from openreadout.encoded import EncodedArray
     from openreadout.model import Dataset, Image, Plate
@@ -176,8 +176,8 @@ class Sink(Protocol):
         """Take over one stored chunk as it is; None for one that the source does not store."""
         ...
 
-    def read_block(self, image: int, level: int, region: Region) -> NDArray[Any] | None:
-        """Read back a region of a level that is written completely; None where nothing of it is stored."""
+    def readable(self, image: int, level: int) -> ChunkedArray:
+        """A level that is written completely, to read back."""
         ...
 
     def observe(self, image: int, channel: int, low: float, high: float) -> None:

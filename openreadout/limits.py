@@ -47,3 +47,18 @@ MAX_ZIP_ENTRIES = 20_000_000
 
 PRESENCE_SAMPLES = 100_000
 """Chunks of one array whose presence `check` looks up one by one; beyond that it samples evenly."""
+
+MAX_ROW_BYTES = 256 * MIB
+"""One row of a plane; a plane is read band by band, and no camera or scanner makes a row of this length."""
+
+MAX_EMPTY_PARTS = 100_000
+"""Planes and chunks of an image that are walked through however little of them is stored."""
+
+MIN_BYTES_PER_PART = 16
+"""Bytes that a data set must have for each plane and chunk beyond `MAX_EMPTY_PARTS`; real ones have thousands."""
+
+MAX_EMPTY_BYTES = 8 * GIB
+"""Pixels of an image that are walked through however little of them is stored."""
+
+MAX_EXPANSION = 100_000
+"""How many times larger than the data set an image beyond `MAX_EMPTY_BYTES` may be; no codec packs pictures so well."""

@@ -16,6 +16,7 @@ from openreadout.errors import (
 )
 from openreadout.limits import PRESENCE_SAMPLES
 from openreadout.model import Dataset, Finding, Image
+from openreadout.operations.extent import refuse_unwalkable
 from openreadout.planes import Selection, digest_planes
 from openreadout.results import CheckReport, PlaneDigest
 from openreadout.workers import Workers
@@ -91,6 +92,8 @@ class _Check:
         chosen = chosen_images(self.dataset, self.options.selection)
         if self.options.planes:
             self._refuse_unreadable(chosen)
+            parts = chosen_levels(chosen, self.options.level)
+            refuse_unwalkable(self.dataset, parts, self.options.selection)
         if self.dataset.inspect is not None:
             self.findings += self.dataset.inspect(self.options.full)
         done = ["metadata", "pyramid", "presence"]

@@ -68,8 +68,7 @@ def copy_source(array: ChunkedArray, *, keep: bool) -> CopySource | None:
 
     A chunk that is damaged decides nothing: encoding anew meets it again and says so.
     """
-    axes: Axes = tuple(range(len(array.shape)))
-    if not _copyable(array, axes):
+    if not stored_in_chunks(array):
         return None
     first = next(iter(array.stored_indices()), None)
     if first is None:
@@ -81,16 +80,18 @@ def copy_source(array: ChunkedArray, *, keep: bool) -> CopySource | None:
     return None if form is None else CopySource(array, form.codecs, keep)
 
 
-def _copyable(array: ChunkedArray, axes: Axes) -> bool:
+def stored_in_chunks(array: ChunkedArray) -> bool:
     """Whether the array is stored chunks, seen through views that keep chunks whole."""
     if isinstance(array, EncodedArray):
         return True
     if isinstance(array, Stack):
-        return all(part is None or _copyable(part, axes) for part in array.parts)
+        return all(part is None or stored_in_chunks(part) for part in array.parts)
     if isinstance(array, AxisView):
         shown = {axis for axis in array.axes if axis is not None}
         hidden = [n for n in range(len(array.array.shape)) if n not in shown]
-        return all(array.array.chunk_shape[n] == 1 for n in hidden) and _copyable(array.array, axes)
+        return all(array.array.chunk_shape[n] == 1 for n in hidden) and stored_in_chunks(
+            array.array
+        )
     return False
 
 

@@ -25,6 +25,7 @@ from openreadout.arrays import (
     Region,
     chunk_region,
     chunks_in,
+    grid_shape,
     read_region,
     region_shape,
 )
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 DIGEST_BYTES = 16
+FEW_BLOCKS = 256
+"""Levels of fewer blocks are walked through, stored or not."""
 ABSENT = bytes(DIGEST_BYTES)
 
 
@@ -232,6 +235,7 @@ class _Run:
         self.workers = workers
         self.progress = progress
         self.digests: dict[tuple[int, int], bytearray] = {}
+        self.occupied: dict[tuple[int, int], set[ChunkIndex] | None] = {}
         self.done = 0
         self.total = sum(
             math.prod(level.shape) * np.dtype(level.dtype).itemsize
@@ -256,6 +260,50 @@ class _Run:
                 yield _Pass(number, first, last)
                 first = last + 1
 
+    def _walk(self, step: _Pass) -> Iterator[Region]:
+        """The blocks of a pass; the same each time it is asked for."""
+        levels = self.plan.images[step.image].levels[step.first : step.last + 1]
+        key = step.image, step.first
+        if key not in self.occupied:
+            self.occupied[key] = self._occupied(step, levels)
+        return blocks(levels, self.occupied[key])
+
+    def _occupied(self, step: _Pass, levels: Sequence[PlannedLevel]) -> set[ChunkIndex] | None:
+        """Cells of a sparse level that hold anything; None for a level that is better walked through.
+
+        A store can declare terabytes and hold a few chunks: what is not stored must cost nothing.
+        """
+        cell = _cells(levels)[0]
+        first = levels[0]
+        count = math.prod(grid_shape(first.shape, first.block))
+        if count < FEW_BLOCKS or math.prod(grid_shape(first.shape, cell)) < 2:
+            return None
+        array, halve = self._origin(step, first)
+        presence = None if array is None else array.presence()
+        if array is None or presence is None or not presence.exact:
+            return None
+        if presence.stored * 2 > presence.total:
+            return None
+        found: set[ChunkIndex] = set()
+        for index in array.stored_indices():
+            covers = chunk_region(index, array.shape, array.chunk_shape)
+            shown = [
+                (a // 2, -(-b // 2)) if h else (a, b)
+                for (a, b), h in zip(covers, halve, strict=True)
+            ]
+            found.update(chunks_in(tuple(shown), cell))
+        return found
+
+    def _origin(
+        self, step: _Pass, first: PlannedLevel
+    ) -> tuple[ChunkedArray | None, Sequence[bool]]:
+        """The array that a pass reads, and which of its axes are halved; None where a selection hides parts of it."""
+        if first.source_level is None:
+            return self.sink.readable(step.image, step.first - 1), first.halve
+        image = self.plan.images[step.image].image
+        source = level_source(image, first.source_level, self.options.plan)
+        return (source.array if source.whole else None), (False,) * len(first.shape)
+
     def _write_pass(self, step: _Pass) -> None:
         image = self.plan.images[step.image]
         watched = step.first == 0 and _wants_range(image)
@@ -267,7 +315,7 @@ class _Run:
                 self._observe(step.image, image, region, block)
             return self._write_block(step, image, region, block, taken)
 
-        walk = blocks(image.levels[step.first : step.last + 1])
+        walk = self._walk(step)
         for digests, size in self.workers.map(work, walk, ahead=self.workers.threads):
             for level, digest in enumerate(digests, step.first):
                 self.digests.setdefault((step.image, level), bytearray()).extend(digest)
@@ -332,9 +380,10 @@ class _Run:
                 (a * 2, min(b * 2, n)) if h else (a, b)
                 for (a, b), h, n in zip(region, level.halve, before.shape, strict=True)
             )
-            block = self.sink.read_block(step.image, step.first - 1, wide)
-            if block is None:
+            finished = self.sink.readable(step.image, step.first - 1)
+            if not any(finished.is_stored(n) for n in chunks_in(wide, finished.chunk_shape)):
                 return None, None
+            block = read_region(finished, wide)
             return downsample(block, level.halve, label=image.image.label), None
 
         return made
@@ -429,12 +478,13 @@ class _Run:
     def _same_blocks(self, step: _Pass, written: Dataset) -> None:
         image = self.plan.images[step.image]
         found = written.images[step.image]
-        notes = [memoryview(self.digests[step.image, n]) for n in range(step.first, step.last + 1)]
+        numbers = range(step.first, step.last + 1)
+        notes = [memoryview(self.digests.get((step.image, n), b"")) for n in numbers]
 
         def work(numbered: tuple[int, Region]) -> int:
             at, region = numbered
             size = 0
-            for number, expected in zip(range(step.first, step.last + 1), notes, strict=True):
+            for number, expected in zip(numbers, notes, strict=True):
                 level = image.levels[number]
                 if number > step.first:
                     region = _half(region, level)
@@ -448,7 +498,7 @@ class _Run:
                 size += math.prod(b - a for a, b in region) * np.dtype(level.dtype).itemsize
             return size
 
-        walk = enumerate(blocks(image.levels[step.first : step.last + 1]))
+        walk = enumerate(self._walk(step))
         for size in self.workers.map(work, walk, ahead=self.workers.threads):
             self._advance(size)
 
@@ -516,11 +566,10 @@ def digest(block: NDArray[Any]) -> bytes:
     return xxhash.xxh3_128_digest(ready.reshape(-1).view(np.uint8).data) or ABSENT
 
 
-def blocks(levels: Sequence[PlannedLevel]) -> Iterator[Region]:
-    """Walk the blocks of the first of the levels that are made together.
+def _cells(levels: Sequence[PlannedLevel]) -> list[tuple[int, ...]]:
+    """Cells of the first level's grid, the largest first: what makes one shard of the last level, down to a block.
 
-    Blocks of one shard come after each other, and shards that make one shard of the next level too, so that few
-    shards are open at a time.
+    Each is made of whole ones of the next.
     """
     first = levels[0]
     cells = [first.block]
@@ -530,8 +579,23 @@ def blocks(levels: Sequence[PlannedLevel]) -> Iterator[Region]:
             doubled = [d * 2 if h else d for d, h in zip(doubled, level.halve, strict=True)]
         extent = [s * d for s, d in zip(level.shard or level.chunk, doubled, strict=True)]
         cells.append(tuple(-(-e // c) * c for e, c in zip(extent, cells[-1], strict=True)))
-    whole = tuple((0, n) for n in first.shape)
-    return _split(whole, list(reversed(cells)))
+    return list(reversed(cells))
+
+
+def blocks(
+    levels: Sequence[PlannedLevel], occupied: set[ChunkIndex] | None = None
+) -> Iterator[Region]:
+    """Walk the blocks of the first of the levels that are made together.
+
+    Blocks of one shard come after each other, and shards that make one shard of the next level too, so that few
+    shards are open at a time. `occupied` names the largest cells that hold anything; the others are passed over.
+    """
+    cells = _cells(levels)
+    whole = tuple((0, n) for n in levels[0].shape)
+    if occupied is None:
+        return _split(whole, cells)
+    regions = (chunk_region(index, levels[0].shape, cells[0]) for index in sorted(occupied))
+    return itertools.chain.from_iterable(_split(region, cells[1:]) for region in regions)
 
 
 def _split(region: Region, cells: list[tuple[int, ...]]) -> Iterator[Region]:

@@ -11,10 +11,11 @@ from typing import Any
 from openreadout.codecs import ITEM_BYTES, CodecLookup, CodecSpec
 from openreadout.contracts import ExportPlan, PlannedImage, PlannedLevel
 from openreadout.errors import CorruptDataError, UnsupportedFeatureError, UsageError
-from openreadout.limits import MAX_CHUNK_BYTES, MAX_LEVELS
+from openreadout.limits import MAX_CHANNELS, MAX_CHUNK_BYTES, MAX_LEVELS
 from openreadout.model import Dataset, Image, Plate, Well
-from openreadout.operations.check import chosen_images
-from openreadout.operations.copying import CopySource, copy_source
+from openreadout.operations.check import chosen_images, codec_problem
+from openreadout.operations.copying import CopySource, copy_source, stored_in_chunks
+from openreadout.operations.extent import refuse_unwalkable
 from openreadout.operations.sources import LevelSource, target_array, target_axes
 from openreadout.planes import Selection
 from openreadout.pyramid import SMALLEST, axes_to_halve, next_scale, next_shape
@@ -92,6 +93,9 @@ def make_plan(dataset: Dataset, options: PlanOptions, lookup: CodecLookup) -> Ex
         chosen.sort(key=lambda item: listed.index(item[0]) if item[0] in listed else len(listed))
     for number, image in chosen:
         _refuse(number, image, options)
+    walked = ((n, i, options.level) for n, i in chosen if not _listed(i, options))
+    refuse_unwalkable(dataset, walked, options.selection)
+    for number, image in chosen:
         planned.append(_plan_image(number, image, places[number], options))
     notes = [
         f"image {number}: axis {axis} is exported at index 0"
@@ -109,6 +113,14 @@ def _refuse(number: int, image: Image, options: PlanOptions) -> None:
             f"image {number}: data type {image.dtype} is not one of pixels",
             hint="leave the image out with --image",
         )
+    if image.size("c") * image.samples_per_pixel > MAX_CHANNELS:
+        raise UnsupportedFeatureError(
+            f"image {number} has {image.size('c')} channels, more than the {MAX_CHANNELS} that are described",
+            hint="export a part of them with --select c=...",
+        )
+    problem = codec_problem(image.levels[options.level].array)
+    if problem is not None:
+        raise problem
     if 0 in image.levels[options.level].array.shape:
         raise UnsupportedFeatureError(
             f"image {number} has an axis of length 0: there is nothing to export"
@@ -123,8 +135,16 @@ def _refuse(number: int, image: Image, options: PlanOptions) -> None:
         )
 
 
+def _listed(image: Image, options: PlanOptions) -> bool:
+    """Whether what is not stored costs nothing: all of the level is wanted, and its chunks can be listed."""
+    source = level_source(image, options.level, options)
+    return source.whole and stored_in_chunks(source.array)
+
+
 def absent_planes(image: Image, selection: Selection) -> list[tuple[int, int, int]]:
     """Planes that the selection asks for and the source never stored."""
+    if not image.absent:
+        return []
     chosen = {axis: set(selection.indices(axis, image.size(axis))) for axis in "tcz"}
     return sorted(
         p for p in image.absent if all(i in chosen[a] for a, i in zip("tcz", p, strict=True))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openreadout.arrays import ChunkIndex, Region, chunk_region, chunks_in, grid_shape, read_region
+from openreadout.arrays import ChunkIndex, Region, chunk_region, chunks_in, grid_shape
 from openreadout.codecs import ChunkSpec, CodecChain, CodecSpec
 from openreadout.contracts import Written
 from openreadout.encoded import ChunkKeys, EncodedArray
@@ -62,11 +62,8 @@ class OmeZarrSink:
     def write_encoded(self, image: int, level: int, index: ChunkIndex, chunk: bytes | None) -> None:
         self._arrays[image, level].take(index, chunk)
 
-    def read_block(self, image: int, level: int, region: Region) -> NDArray[Any] | None:
-        array = self._arrays[image, level].readable
-        if not any(array.is_stored(index) for index in chunks_in(region, array.chunk_shape)):
-            return None
-        return read_region(array, region)
+    def readable(self, image: int, level: int) -> EncodedArray:
+        return self._arrays[image, level].readable
 
     def observe(self, image: int, channel: int, low: float, high: float) -> None:
         with self._lock:

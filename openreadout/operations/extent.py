@@ -1,0 +1,92 @@
+"""Refuse to walk through images that are enormous on paper and hardly stored at all.
+
+A few bytes of metadata may declare more pixels than anybody could read in a lifetime. Chunks that are absent are data,
+so the size alone says nothing; a size that has no relation to what lies on the disk does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from openreadout.arrays import ChunkedArray
+from openreadout.codecs import ITEM_BYTES
+from openreadout.errors import OpenReadoutError, UnsupportedFeatureError
+from openreadout.limits import (
+    MAX_EMPTY_BYTES,
+    MAX_EMPTY_PARTS,
+    MAX_EXPANSION,
+    MAX_ROW_BYTES,
+    MIN_BYTES_PER_PART,
+)
+from openreadout.model import Dataset, Image
+from openreadout.planes import Selection
+from openreadout.stores import total_size
+
+HINT = "read a part with --image, --level, --select or --region"
+
+
+def refuse_unwalkable(
+    dataset: Dataset, parts: Iterable[tuple[int, Image, int]], selection: Selection
+) -> None:
+    """Refuse images (number, image, level) of which the selected part cannot be walked through in reasonable time.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        A row of chunks is too long to be held, or next to nothing of what is declared is stored.
+    """
+    stored: int | None = None
+    for number, image, level in parts:
+        count, size, row = _measure(image, level, selection)
+        name = f"image {number}, level {level}"
+        if row > MAX_ROW_BYTES:
+            raise UnsupportedFeatureError(
+                f"{name}: one row of pixels takes {row} bytes, more than the {MAX_ROW_BYTES} that are read at a time",
+                hint=HINT,
+            )
+        if count <= MAX_EMPTY_PARTS and size <= MAX_EMPTY_BYTES:
+            continue
+        stored = _stored_bytes(dataset) if stored is None else stored
+        if count > MAX_EMPTY_PARTS and count * MIN_BYTES_PER_PART > stored:
+            raise UnsupportedFeatureError(
+                f"{name}: {count} planes and chunks are declared, and the data set has {stored} bytes in all",
+                hint=HINT,
+            )
+        if size > MAX_EMPTY_BYTES and size > MAX_EXPANSION * stored:
+            raise UnsupportedFeatureError(
+                f"{name}: {size} bytes of pixels are declared, and the data set has {stored} bytes in all",
+                hint=HINT,
+            )
+
+
+def _measure(image: Image, level: int, selection: Selection) -> tuple[int, int, int]:
+    """Planes and chunks of the selected part, its bytes, and the bytes of one row of a plane."""
+    array = image.levels[level].array
+    names = image.axis_names
+    x0, y0, x1, y1 = selection.window(image.size("x", level), image.size("y", level))
+    planes, chunks = 1, 1
+    for axis in "tcz":
+        chosen = getattr(selection, axis)
+        count = image.size(axis, level) if chosen is None else len(chosen)
+        planes *= count
+        step = _chunk_length(array, names, axis)
+        chunks *= (
+            -(-count // step) if chosen is None else min(count, -(-image.size(axis, level) // step))
+        )
+    for axis, start, stop in (("x", x0, x1), ("y", y0, y1)):
+        step = _chunk_length(array, names, axis)
+        chunks *= -(-stop // step) - start // step
+    pixel = image.size("s") * ITEM_BYTES.get(array.dtype, 1)
+    return planes + chunks, planes * (x1 - x0) * (y1 - y0) * pixel, (x1 - x0) * pixel
+
+
+def _chunk_length(array: ChunkedArray, names: str, axis: str) -> int:
+    return max(1, array.chunk_shape[names.index(axis)]) if axis in names else 1
+
+
+def _stored_bytes(dataset: Dataset) -> int:
+    """Bytes of everything that belongs to a data set."""
+    try:
+        return sum(total_size(member) for member in dataset.members or (dataset.path,))
+    except OpenReadoutError:
+        return 0  # a lost member file has no bytes; the readers tell which one
