@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
-from openreadout.arrays import ChunkIndex, Region, chunks_in, place_chunk, read_region
+from openreadout.arrays import ChunkedArray, ChunkIndex, Region, chunks_in, place_chunk, read_region
 from openreadout.codecs import native
 from openreadout.errors import OpenReadoutError, UsageError
 from openreadout.model import WIDENED, Image
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 BAND_BYTES = 64 << 20
 """Decoded samples that a walk holds at a time, unless a single chunk is larger."""
+MAX_BAND_BYTES = 256 << 20
+"""A band of one plane or of planes that cannot be told apart; its chunks are decoded again where it has to be cut."""
+MAX_ERRORS = 100
+"""Damaged chunks after which planes that are lost already are read no further."""
 SLAB_BYTES = 4 << 20
 """Planes up to this size together are read by one thread, others chunk by chunk by all."""
 
@@ -243,7 +248,9 @@ def _bands(
     errors: list[tuple[ChunkIndex, OpenReadoutError]],
 ) -> Iterator[tuple[Region, NDArray[Any]]]:
     array = image.levels[level].array
-    regions = list(_band_regions(image.axis_names, array.chunk_shape, slab.region))
+    regions = _band_regions(
+        image.axis_names, array.chunk_shape, slab.region, _rows(image, array, slab.region)
+    )
 
     def failed(index: ChunkIndex, error: OpenReadoutError) -> None:
         errors.append((index, error))
@@ -251,15 +258,22 @@ def _bands(
 
     if workers is None:
         for region in regions:
+            if _hopeless(slab, errors):
+                return
             yield region, read_region(array, region, failed)
         return
 
     def jobs() -> Iterator[tuple[Region, NDArray[Any], ChunkIndex, bool]]:
         for region in regions:
+            if _hopeless(slab, errors):
+                return
             block = np.zeros([stop - start for start, stop in region], dtype=native(array.dtype))
-            indices = list(chunks_in(region, array.chunk_shape))
-            for n, index in enumerate(indices):
-                yield region, block, index, n == len(indices) - 1
+            count = math.prod(
+                -(-stop // c) - start // c
+                for (start, stop), c in zip(region, array.chunk_shape, strict=True)
+            )
+            for n, index in enumerate(chunks_in(region, array.chunk_shape), 1):
+                yield region, block, index, n == count
 
     def work(
         job: tuple[Region, NDArray[Any], ChunkIndex, bool],
@@ -278,8 +292,25 @@ def _bands(
             yield region, block
 
 
-def _band_regions(names: str, chunk_shape: Sequence[int], region: Region) -> Iterator[Region]:
-    """Cut a region into bands of whole chunk rows along y."""
+def _hopeless(slab: _Slab, errors: list[tuple[ChunkIndex, OpenReadoutError]]) -> bool:
+    """Whether no plane of a slab can have a digest any more and enough has been said about why."""
+    return len(errors) >= MAX_ERRORS and len(slab.failed) == len(slab.planes)
+
+
+def _rows(image: Image, array: ChunkedArray, region: Region) -> int:
+    """Rows of y that a band may have, so that tall chunks of long rows do not make it larger than is held."""
+    sides = [
+        stop - start
+        for name, (start, stop) in zip(image.axis_names, region, strict=True)
+        if name != "y"
+    ]
+    return max(1, MAX_BAND_BYTES // max(1, math.prod(sides) * native(array.dtype).itemsize))
+
+
+def _band_regions(
+    names: str, chunk_shape: Sequence[int], region: Region, most: int
+) -> Iterator[Region]:
+    """Cut a region into bands along y: whole chunk rows, or parts of one where it has more than `most` rows."""
     if "y" not in names:
         yield region
         return
@@ -287,7 +318,7 @@ def _band_regions(names: str, chunk_shape: Sequence[int], region: Region) -> Ite
     start, stop = region[place]
     step = chunk_shape[place]
     while start < stop:
-        end = min(stop, (start // step + 1) * step)
+        end = min(stop, (start // step + 1) * step, start + most)
         yield (*region[:place], (start, end), *region[place + 1 :])
         start = end
 

@@ -11,12 +11,13 @@ from typing import Any
 import click
 
 from openreadout import __version__
-from openreadout.errors import OpenReadoutError, UsageError
+from openreadout.errors import OpenReadoutError, StorageError, UsageError
 
 COMMANDS = {
     "info": "openreadout.cli.info:info",
     "check": "openreadout.cli.check:check",
     "export": "openreadout.cli.export:export",
+    "preview": "openreadout.cli.preview:preview",
     "formats": "openreadout.cli.formats:formats",
 }
 
@@ -149,7 +150,11 @@ def _interrupted(cause: BaseException | None) -> int:
 
 
 def unexpected(error: Exception) -> OpenReadoutError:
-    """An exception that is none of ours is our fault; say so without a traceback."""
+    """An exception that is none of ours is our fault; say so without a traceback. Memory may run out anywhere."""
+    if isinstance(error, MemoryError):
+        return StorageError(
+            "there is not enough memory", hint="--memory and --threads 1 make do with less of it"
+        )
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return OpenReadoutError(
         f"an unexpected error, which is a fault of this program ({text})",

@@ -12,6 +12,7 @@ from openreadout import registry, serialize
 from openreadout.errors import OpenReadoutError
 from openreadout.model import Dataset, Finding, Image
 from openreadout.operations.check import chosen_images, chosen_levels
+from openreadout.operations.extent import refuse_unwalkable
 from openreadout.operations.sources import target_array, target_axes
 from openreadout.planes import Selection, widen
 from openreadout.results import CompareReport
@@ -145,6 +146,8 @@ class _Compare:
                     f"image {number} level {level}: shape {left.shape} and {right.shape}"
                 )
                 continue
+            for dataset, whole in ((self.first, one), (self.second, two)):
+                refuse_unwalkable(dataset, [(number, whole, level)], Selection())
             self._level(number, level, left, right)
 
     def _level(self, number: int, level: int, left: ChunkedArray, right: ChunkedArray) -> None:

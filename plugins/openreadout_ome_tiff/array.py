@@ -194,12 +194,15 @@ class TiffArray:
             yield from self._stored_in(key, rows, columns)
 
     def _stored_in(self, key: PlaneKey, rows: int, columns: int) -> Iterator[ChunkIndex]:
-        """The stored chunks of one plane; one whose IFD is damaged counts, so that reading it tells what is wrong."""
+        """The stored chunks of one plane, or its first where the IFD is damaged: reading that one tells what is wrong."""
         rest = (0,) * (len(self.shape) - 5)
         page = self._sound_page(self.planes[key])
+        if page is None:
+            yield (*key, 0, 0, *rest)
+            return
         for y, x in itertools.product(range(rows), range(columns)):
             index = (*key, y, x, *rest)
-            if page is None or any(page.segment(n)[1] for n in self._segments(page.layout, index)):
+            if any(page.segment(n)[1] for n in self._segments(page.layout, index)):
                 yield index
 
     # -- reading -----------------------------------------------------------------------------------
