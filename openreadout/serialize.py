@@ -18,6 +18,8 @@ if TYPE_CHECKING:
         InfoResult,
         InPlaceReport,
         PlaneDigest,
+        PreviewReport,
+        ShownImage,
     )
 
 SCHEMA_VERSION = "1"
@@ -334,3 +336,34 @@ def in_place(report: InPlaceReport) -> dict[str, Any]:
     if report.notes:
         body["notes"] = list(report.notes)
     return body
+
+
+def preview(report: PreviewReport) -> dict[str, Any]:
+    """The payload of `preview`."""
+    return {
+        "path": report.path,
+        "format": report.format_id,
+        "output": report.output,
+        "width": report.pixels.shape[1],
+        "height": report.pixels.shape[0],
+        "columns": report.columns,
+        "images": [shown_image(item) for item in report.images],
+        "failures": [failure(error)["error"] for error in report.failures],
+        "notes": list(report.notes),
+    }
+
+
+def shown_image(item: ShownImage) -> dict[str, Any]:
+    """One image of a picture."""
+    return {
+        "image": item.image,
+        "name": item.name,
+        "well": item.well,
+        "level": item.level,
+        "z": list(item.z),
+        "t": item.t,
+        "channels": [
+            {"index": c.index, "color": c.color, "low": c.low, "high": c.high}
+            for c in item.channels
+        ],
+    }

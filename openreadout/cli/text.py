@@ -16,6 +16,8 @@ if TYPE_CHECKING:
         ExportReport,
         InfoResult,
         InPlaceReport,
+        PreviewReport,
+        ShownImage,
     )
 
 MAX_IMAGES = 12
@@ -378,3 +380,28 @@ def plan(data: dict[str, Any], style: Style) -> list[str]:
         f"  total  at most {data['files_at_most']} files, {human_bytes(data['bytes_at_most'])} before compression"
     )
     return lines
+
+
+# -- preview ---------------------------------------------------------------------------------------
+
+
+def preview(report: PreviewReport, style: Style) -> list[str]:
+    """What a picture shows."""
+    height, width, _ = report.pixels.shape
+    name = report.output or report.path
+    head = f"{style.bold(escape(name))}  {width} × {height}"
+    if len(report.images) == 1:
+        head += f"  {_shown(report.images[0], style)}"
+    else:
+        rows = "" if any(item.well for item in report.images) else ", row by row"
+        head += f"  {len(report.images)} images, {report.columns} side by side{rows}"
+    return [head, *(f"  {style.dim('note')}  {escape(text)}" for text in report.notes)]
+
+
+def _shown(item: ShownImage, style: Style) -> str:
+    first, last = item.z
+    depth = f"z {first}" if first == last else f"maximum of z {first} to {last}"
+    channels = "  ".join(
+        f"{style.swatch(c.color)} {c.low:.4g}–{c.high:.4g}" for c in item.channels
+    )
+    return f"image {item.image}, level {item.level}, {depth}, t {item.t}  {channels}".rstrip()
