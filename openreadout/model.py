@@ -119,6 +119,8 @@ class Image:
         ISO 8601.
     extra : mapping
         Facts that the format has and this model has no field for; JSON values.
+    attributes : mapping
+        What else stands in the attributes of the image's group: of other programs, kept as it is for exports.
     origin : tuple of Origin and int, or None
         The data set and the number under which another process finds the image; from `openreadout.open`.
 
@@ -149,6 +151,7 @@ class Image:
     instrument: Mapping[str, Any] | None = None
     acquired_at: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
     origin: tuple[Origin, int] | None = None
 
     @property

@@ -12,7 +12,7 @@ from openreadout.codecs import ITEM_BYTES, CodecLookup, CodecSpec
 from openreadout.contracts import ExportPlan, PlannedImage, PlannedLevel
 from openreadout.errors import CorruptDataError, UnsupportedFeatureError, UsageError
 from openreadout.limits import MAX_CHANNELS, MAX_CHUNK_BYTES, MAX_LEVELS
-from openreadout.model import Dataset, Image, Plate, Well
+from openreadout.model import Channel, Dataset, Image, Plate, Well
 from openreadout.operations.check import chosen_images, codec_problem
 from openreadout.operations.copying import CopySource, copy_source, stored_in_chunks
 from openreadout.operations.extent import refuse_unwalkable
@@ -307,11 +307,22 @@ def _plan_image(number: int, image: Image, path: str, options: PlanOptions) -> P
         path=path,
         axes=axes,
         units=units,
-        image=image,
+        image=_with_chosen_channels(image, options.selection),
         levels=tuple(blocked),
         samples_as_channels=image.samples_per_pixel > 1,
         whole=base.whole and options.level == 0,
     )
+
+
+def _with_chosen_channels(image: Image, selection: Selection) -> Image:
+    """The image with the descriptions of the channels that are exported."""
+    if selection.c is None or not image.channels:
+        return image
+    known = image.channels
+    if len(known) > image.size("c"):  # given for each colour sample
+        return image
+    chosen = [known[i] if i < len(known) else Channel() for i in selection.c]
+    return replace(image, channels=tuple(chosen))
 
 
 def _copied(image: Image, source: LevelSource, options: PlanOptions) -> CopySource | None:

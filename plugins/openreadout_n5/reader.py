@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from openreadout.contracts import OpenContext, Source
@@ -45,7 +46,13 @@ def open_source(source: Source, context: OpenContext) -> Dataset:
         found = _with_xml(folder, xml_path, found, report)
     if not found:
         raise _nothing(source, tree, report)
-    images = tuple(build_image(store, image, context.lookup, names, report) for image in found)
+    images = tuple(
+        replace(
+            build_image(store, image, context.lookup, names, report),
+            attributes=_foreign(tree, image.path),
+        )
+        for image in found
+    )
     names.conclude(report)
     if source.is_directory and source.names & _ZARR_DOCUMENTS:
         report.note("the folder also holds Zarr metadata; it was read as N5")
@@ -93,6 +100,20 @@ def _locate(source: Source) -> tuple[str, str | None]:
             hint="put the container where the XML says, or open the container itself",
         )
     return folder, source.path
+
+
+STRUCTURAL = frozenset(
+    ("n5", "dimensions", "blockSize", "dataType", "compression", "compressionType", "id")
+)
+"""Attributes that tell how blocks are stored."""
+
+
+def _foreign(tree: Tree, path: str) -> dict[str, Any]:
+    """Attributes of an image's group or dataset, but for those that tell how blocks are stored."""
+    node = tree.nodes.get(path)
+    if node is None:
+        return {}
+    return {key: value for key, value in node.attributes.items() if key not in STRUCTURAL}
 
 
 def _nothing(source: Source, tree: Tree, report: Report) -> OpenReadoutError:

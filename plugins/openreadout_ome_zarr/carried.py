@@ -26,6 +26,7 @@ class Carried(NamedTuple):
     acquired_at: str | None
     channels: tuple[Channel, ...] | None
     extra: Mapping[str, Any]
+    attributes: Mapping[str, Any]
     ignored: tuple[str, ...]
 
 
@@ -107,5 +108,6 @@ def carried_image(attributes: Mapping[str, Any]) -> Carried | None:
         acquired_at=text(taken(block, "acquired_at", str)),
         channels=None if channels is None else tuple(map(channel, channels[:MAX_CHANNELS])),
         extra=taken(block, "extra", dict) or EMPTY,
+        attributes=taken(block, "attributes", dict) or EMPTY,
         ignored=tuple(dict.fromkeys(ignored)),
     )

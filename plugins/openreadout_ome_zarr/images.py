@@ -42,6 +42,11 @@ STRUCTURAL = frozenset(
 )
 """Keys of `extra` that tell of this store; carried metadata, which tells of the source, has no say in them."""
 
+KNOWN_KEYS = frozenset(
+    "ome multiscales omero labels image-label plate well bioformats2raw.layout series".split()
+) | {CARRIED_KEY}
+"""Attributes of a group that are read; others are those of other programs."""
+
 DEFAULT_IMAGE_LABEL = {"source": {"image": "../../"}}
 """What the exporter writes for a label whose source says nothing of it."""
 
@@ -309,6 +314,7 @@ def _assemble(
         label=request.label,
         label_of=request.label_of,
         extra=own,
+        attributes=_foreign(request),
     )
     if request.ome is not None:
         from openreadout_ome_zarr.ome_xml import merge_ome
@@ -317,6 +323,12 @@ def _assemble(
     if carried is not None:
         image = _merge_carried(image, carried)
     return _fit_channels(image)
+
+
+def _foreign(request: Request) -> Mapping[str, Any]:
+    """Attributes of the image's group that are neither NGFF's nor ours."""
+    attributes = request.group.attributes
+    return {key: clean(value) for key, value in attributes.items() if key not in KNOWN_KEYS}
 
 
 def _unit(unit: str | None) -> str | None:
@@ -408,6 +420,7 @@ def _merge_carried(image: Image, carried: Carried) -> Image:
         objective=carried.objective or image.objective,
         instrument=carried.instrument or image.instrument,
         acquired_at=carried.acquired_at or image.acquired_at,
+        attributes={**carried.attributes, **image.attributes},
         extra={**brought, **kept},
     )
 

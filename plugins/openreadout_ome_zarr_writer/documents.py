@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
 
+from openreadout.model import Axis, Image, ResolutionLevel
 from openreadout_ome_zarr_writer import layout, ngff
 
 if TYPE_CHECKING:
+    from openreadout.arrays import ChunkedArray
     from openreadout.contracts import ExportPlan, PlannedImage
 
 RangesOfImage = dict[int, ngff.Ranges]
@@ -109,12 +112,30 @@ def ome_xml(plan: ExportPlan) -> bytes | None:
     return None
 
 
-def _as_written(planned: PlannedImage) -> Any:
-    """The image as its export shows it."""
-    from dataclasses import replace
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """The shape and type of an array to be written, for a document that describes it."""
 
-    if not planned.samples_as_channels:
-        return planned.image
-    count = dict(zip(planned.axes, planned.levels[0].shape, strict=True)).get("c", 1)
-    channels = tuple(ngff.channel_of(planned, n) for n in range(count))
-    return replace(planned.image, channels=channels)
+    shape: tuple[int, ...]
+    dtype: str
+
+
+def _as_written(planned: PlannedImage) -> Image:
+    """The image as its export shows it: with the axes, sizes and channels that are written."""
+    level = planned.levels[0]
+    count = dict(zip(planned.axes, level.shape, strict=True)).get("c", 1)
+    whole = not planned.samples_as_channels and count == planned.image.size("c")
+    channels = planned.image.channels
+    return replace(
+        planned.image,
+        axes=tuple(Axis(a, u) for a, u in zip(planned.axes, planned.units, strict=True)),
+        levels=(
+            ResolutionLevel(
+                level.path,
+                cast("ChunkedArray", _Described(level.shape, level.dtype)),
+                level.scale,
+                level.translation,
+            ),
+        ),
+        channels=channels if whole else tuple(ngff.channel_of(planned, n) for n in range(count)),
+    )

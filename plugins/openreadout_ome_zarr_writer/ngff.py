@@ -135,6 +135,8 @@ def carried(planned: PlannedImage) -> dict[str, Any]:
         "extra": {key: value for key, value in image.extra.items() if key not in left_out},
         "samples_as_channels": planned.samples_as_channels,
     }
+    if image.attributes:
+        body["attributes"] = dict(image.attributes)
     if not planned.samples_as_channels:
         body["channels"] = [_channel(channel) for channel in image.channels]
     return {"version": 1, "image": body}
