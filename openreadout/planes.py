@@ -123,7 +123,7 @@ def digest_planes(
     *,
     budget: int = BAND_BYTES,
 ) -> Iterator[DigestedPlane]:
-    """Digest the selected planes of one level, in the order t, c, z.
+    """Digest the selected planes of one level; those that share chunks come together, otherwise in the order t, c, z.
 
     Absent planes of the image are left out. A chunk that cannot be read is given to `on_error` once; its planes then
     have no digest, and the walk goes on.

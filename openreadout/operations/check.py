@@ -297,24 +297,28 @@ class _Check:
                 failed,
                 **extra,
             )
+            digested = []
             for plane in found:
                 done += 1
                 if self.progress is not None:
                     self.progress(done, total)
                 if plane.digest is not None:
-                    yield PlaneDigest(
-                        image=number,
-                        level=level,
-                        c=plane.c,
-                        z=plane.z,
-                        t=plane.t,
-                        width=plane.width,
-                        height=plane.height,
-                        pixel_type=image.pixel_type or image.dtype,
-                        samples_per_pixel=image.samples_per_pixel,
-                        algorithm=self.options.algorithm,
-                        digest=plane.digest,
-                    )
+                    digested.append((plane, plane.digest))
+            # planes that share chunks come together, which is not the order that people look for
+            for plane, digest in sorted(digested, key=lambda p: (p[0].t, p[0].c, p[0].z)):
+                yield PlaneDigest(
+                    image=number,
+                    level=level,
+                    c=plane.c,
+                    z=plane.z,
+                    t=plane.t,
+                    width=plane.width,
+                    height=plane.height,
+                    pixel_type=image.pixel_type or image.dtype,
+                    samples_per_pixel=image.samples_per_pixel,
+                    algorithm=self.options.algorithm,
+                    digest=digest,
+                )
 
     def _add(
         self,
