@@ -393,10 +393,10 @@ def _failed(error: OpenReadoutError, path: str, how: Printing) -> tuple[dict[str
     return serialize.failure(error), error.exit_code
 
 
-def progress_bar(how: Printing, wanted: bool | None, label: str) -> Any:
+def progress_bar(how: Printing, wanted: bool | None, label: str, unit: str = "planes") -> Any:
     """A progress reporter on stderr, or None; see `openreadout.cli.progress`."""
     if how.quiet or wanted is False or (wanted is None and not sys.stderr.isatty()):
         return None
     from openreadout.cli.progress import Progress
 
-    return Progress(label, plain=not sys.stderr.isatty())
+    return Progress(label, plain=not sys.stderr.isatty(), unit=unit)

@@ -216,9 +216,7 @@ def _export(
     from openreadout.operations.export import export as run
     from openreadout.workers import Workers
 
-    bar = progress_bar(how, options["progress"], output or path)
-    if bar is not None:
-        bar.unit = "bytes"
+    bar = progress_bar(how, options["progress"], output or path, "bytes")
     try:
         with Workers(options["threads"]) as workers:
             report = run(path, output, wanted, workers, bar)

@@ -2,63 +2,91 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
+from typing import TYPE_CHECKING, Any
 
-from openreadout.cli.output import escape, human_bytes, human_seconds, unicode_ok
+from openreadout.cli.output import escape, human_bytes
 
-EVERY_S = 0.1
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
 PLAIN_EVERY_S = 5.0
 
 
 class Progress:
-    """Called with how much is done and how much there is; `unit` is `bytes` or a word."""
+    """Called with how much is done and how much there is; `unit` is `bytes` or a word in the plural.
+
+    Parameters
+    ----------
+    label : str
+        What is worked on; its last path segment is shown.
+    plain : bool
+        Print a line every few seconds in place of a bar.
+    unit : str
+        What is counted.
+    """
 
     def __init__(self, label: str, *, plain: bool, unit: str = "planes") -> None:
         self.label = escape(label.rstrip("/").rpartition("/")[2])
-        self.plain = plain
         self.unit = unit
-        self.start = time.monotonic()
-        self.last = self.start if plain else 0.0
-        self.shown = False
+        self._last = time.monotonic()
+        self._bar: Bar | None = None if plain else _bar(unit)
+        self._task: Any = None
 
     def __call__(self, done: int, total: int) -> None:
-        """Draw, at most ten times a second."""
-        now = time.monotonic()
-        if now - self.last < (PLAIN_EVERY_S if self.plain else EVERY_S):
+        """Show how far it is."""
+        if self._bar is None:
+            self._line(done, total)
             return
-        self.last = now
-        line = self._line(done, total, now - self.start)
-        try:
-            sys.stderr.write(f"{line}\n" if self.plain else f"\r\033[2K{line}")
+        if self._task is None:
+            self._bar.start()
+            self._task = self._bar.add_task(self.label, total=total or None)
+        self._bar.update(self._task, completed=done, total=total or None)
+
+    def _line(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self._last < PLAIN_EVERY_S:
+            return
+        self._last = now
+        counts = [human_bytes(n) if self.unit == "bytes" else str(n) for n in (done, total)]
+        amount = f"{counts[0]} of {counts[1]}" if total else counts[0]
+        words = "" if self.unit == "bytes" else f" {self.unit}"
+        with contextlib.suppress(OSError, ValueError):  # nobody is looking any more
+            sys.stderr.write(f"{self.label}  {amount}{words}\n")
             sys.stderr.flush()
-            self.shown = True
-        except (OSError, ValueError):
-            pass  # nobody is looking any more
-
-    def _line(self, done: int, total: int, seconds: float) -> str:
-        rate = done / seconds if seconds > 0 else 0.0
-        if self.unit == "bytes":
-            amount = f"{human_bytes(done)} of {human_bytes(total)}  {human_bytes(rate)}/s"
-        else:
-            amount = f"{done} of {total} {self.unit}" if total else f"{done} {self.unit}"
-        if not total:
-            return f"{self.label}  {amount}"
-        part = min(1.0, done / total)
-        left = human_seconds((total - done) / rate) if rate > 0 else ""
-        return f"{self.label}  {self._bar(part)}  {part:4.0%}  {amount}  {left}"
-
-    def _bar(self, part: float) -> str:
-        filled = int(part * 30)
-        if unicode_ok(sys.stderr):
-            return "━" * filled + "╸" * (filled < 30) + " " * (29 - filled)
-        return "=" * filled + "-" * (30 - filled)
 
     def close(self) -> None:
         """Take the bar off the screen."""
-        if self.shown and not self.plain:
-            try:
-                sys.stderr.write("\r\033[2K")
-                sys.stderr.flush()
-            except (OSError, ValueError):
-                pass
+        if self._bar is not None and self._task is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._bar.stop()
+
+
+def _bar(unit: str) -> Bar:
+    """A bar with amount, rate and time left, drawn ten times a second and gone at the end."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    counted = (
+        [DownloadColumn(), TransferSpeedColumn()] if unit == "bytes" else [MofNCompleteColumn()]
+    )
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        *counted,
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )

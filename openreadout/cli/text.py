@@ -401,7 +401,5 @@ def preview(report: PreviewReport, style: Style) -> list[str]:
 def _shown(item: ShownImage, style: Style) -> str:
     first, last = item.z
     depth = f"z {first}" if first == last else f"maximum of z {first} to {last}"
-    channels = "  ".join(
-        f"{style.swatch(c.color)} {c.low:.4g}–{c.high:.4g}" for c in item.channels
-    )
+    channels = "  ".join(f"{style.swatch(c.color)} {c.low:.4g}–{c.high:.4g}" for c in item.channels)
     return f"image {item.image}, level {item.level}, {depth}, t {item.t}  {channels}".rstrip()
