@@ -10,8 +10,10 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +32,17 @@ from openreadout.arrays import (
     region_shape,
 )
 from openreadout.contracts import ExportPlan, PlannedImage, PlannedLevel, Sink
-from openreadout.errors import OpenReadoutError, VerificationError, storage_error
+from openreadout.errors import (
+    OpenReadoutError,
+    StorageError,
+    VerificationError,
+    storage_error,
+)
 from openreadout.model import Dataset
-from openreadout.operations.copying import CopySource, Taken, same_codecs
+from openreadout.operations.copying import CopySource, Taken, same_codecs, stored_in_chunks
 from openreadout.operations.corrections import Corrections, corrected
 from openreadout.operations.plan import PlanOptions, absent_planes, level_source, make_plan
-from openreadout.operations.sources import LevelSource
+from openreadout.operations.sources import LevelSource, target_array
 from openreadout.operations.target import ARCHIVES, default_output, guard, partial_output
 from openreadout.planes import little
 from openreadout.pyramid import downsample
@@ -95,10 +102,11 @@ def export(
             return _skipped(path, target, plan, time.monotonic() - started)
         guard(path, members, target, overwrite=options.overwrite)
         writer = registry.find_writer("ome-zarr")
+        _refuse_full_disk(plan, target)
         with partial_output(
             target,
             overwrite=options.overwrite,
-            fingerprint=_fingerprint(plan, members),
+            fingerprint=_fingerprint(plan, members, options),
             resume=options.resume,
         ) as partial:
             sink = writer.create(
@@ -137,6 +145,31 @@ def export(
         )
 
 
+def _refuse_full_disk(plan: ExportPlan, target: str) -> None:
+    """Refuse before writing when the disk cannot hold what is written without compression."""
+    least = sum(
+        math.prod(level.shape) * np.dtype(level.dtype).itemsize
+        for image in plan.images
+        for level in image.levels
+        if len(level.codecs) == 1
+        and level.source_level is not None
+        and not level.copied
+        # chunks that are not stored take no space, and how many these are is not known yet
+        and not stored_in_chunks(target_array(image.image, level.source_level))
+    )
+    folder = os.path.dirname(os.path.abspath(target))
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise storage_error(error, folder) from error
+    if least > free:
+        raise StorageError(
+            f"{target}: {least} bytes are to be written, the disk has {free} free",
+            path=target,
+            hint="free some space, choose another place with -o, or compress with --codec",
+        )
+
+
 def _is_output(plan: ExportPlan, target: str) -> bool:
     """Whether a store shows what the plan would write: a store under its final name is always complete."""
     try:
@@ -169,8 +202,8 @@ def _skipped(path: str, target: str, plan: ExportPlan, seconds: float) -> Export
     )
 
 
-def _fingerprint(plan: ExportPlan, members: Sequence[str]) -> str:
-    """Stands for the source as it is and for everything that the plan decides."""
+def _fingerprint(plan: ExportPlan, members: Sequence[str], options: ExportOptions) -> str:
+    """Stands for the source as it is, for what is asked for and for everything that the plan decides."""
     hashed = xxhash.xxh3_128(__version__.encode())
     for member in members:
         for name, size, changed in source_state(member):
@@ -181,6 +214,9 @@ def _fingerprint(plan: ExportPlan, members: Sequence[str]) -> str:
     hashed.update(
         repr((plan.version, plan.layout, plan.changes)).encode("utf-8", "backslashreplace")
     )
+    # two selections may have the same shapes and places
+    wanted = repr((replace(options.plan, memory=None), options.corrections, options.axes))
+    hashed.update(wanted.encode("utf-8", "backslashreplace"))
     return hashed.hexdigest()
 
 
@@ -499,8 +535,9 @@ class _Run:
             return size
 
         walk = enumerate(self._walk(step))
-        for size in self.workers.map(work, walk, ahead=self.workers.threads):
-            self._advance(size)
+        with closing(self.workers.map(work, walk, ahead=self.workers.threads)) as results:
+            for size in results:
+                self._advance(size)
 
     def _same_bytes(self, array: Any, region: Region, noted: bytes) -> bool:
         """What was taken over must be there byte for byte."""

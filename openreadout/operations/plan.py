@@ -634,15 +634,9 @@ def _block(
     def size(lengths: Sequence[int]) -> int:
         return math.prod(min(b, n) for b, n in zip(lengths, level.shape, strict=True)) * item
 
-    covered = [
-        math.lcm(b, s) if math.lcm(b, s) <= 4 * max(b, s) else b
-        for b, s in zip(block, own, strict=True)
-    ]
-    covered = [
-        -(-min(s, n) // b) * b if s >= n else c
-        for c, b, s, n in zip(covered, block, own, level.shape, strict=True)
-    ]
-    if size(covered) <= 2 * budget:
+    # a source chunk that reaches over several blocks would be decoded for each of them; it is held whole anyway
+    covered = [-(-min(c, n) // b) * b for b, c, n in zip(block, own, level.shape, strict=True)]
+    if size(covered) <= 2 * max(budget, size(own)):
         block = covered
     for halve in following:
         doubled = [b * 2 if h else b for b, h in zip(block, halve, strict=True)]
