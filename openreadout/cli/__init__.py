@@ -64,13 +64,14 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, "--version", message="openreadout %(version)s")
 def cli() -> None:
-    r"""Read microscopy data (OME-Zarr, N5, OME-TIFF): what is in it, is it whole, give it to me as OME-Zarr.
+    """Read microscopy data (OME-Zarr, N5, OME-TIFF): what is in it, is it whole, give it to me as OME-Zarr.
 
     \b
     Examples:
       openreadout info cells.ome.zarr
       openreadout check --planes scan.ome.tiff
       openreadout export em.n5 --to ome-zarr -o em.ome.zarr
+      openreadout preview plate.ome.zarr -o plate.png
     """
 
 
@@ -165,8 +166,9 @@ def unexpected(error: Exception) -> OpenReadoutError:
 def _usage(error: click.ClickException) -> UsageError:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "openreadout"
+    message = error.format_message().rstrip(".")
     return UsageError(
-        error.format_message().rstrip("."), hint=f"{command} --help shows the options with examples"
+        message[:1].lower() + message[1:], hint=f"{command} --help shows the options with examples"
     )
 
 

@@ -11,6 +11,7 @@ from openreadout.cli.common import (
     Outcome,
     gather,
     input_options,
+    only_option,
     parse_axes,
     parse_level,
     parse_selection,
@@ -31,6 +32,7 @@ from openreadout.errors import UsageError
     "  openreadout check copy.ome.zarr --against scan.ome.tiff"
 )
 @input_options
+@only_option
 @click.option("--full", is_flag=True, help="Decode every stored chunk.")
 @click.option("--planes", is_flag=True, help="Read every selected plane and print its hash.")
 @click.option(

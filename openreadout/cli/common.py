@@ -70,6 +70,15 @@ def input_options(command: Command) -> Command:
     return command
 
 
+def only_option(command: Command) -> Command:
+    """One value in place of the whole result."""
+    return click.option(
+        "--only",
+        metavar="POINTER",
+        help="Print only this part of the JSON data: /images/0/physical_size.",
+    )(command)
+
+
 def selection_options(command: Command) -> Command:
     """Which part of the images a command works on."""
     for option in reversed(
@@ -301,6 +310,7 @@ class Printing:
     skip_unknown: bool
     debug: bool
     quiet: bool = False
+    only: str | None = None
 
 
 def printing(options: dict[str, Any]) -> Printing:
@@ -308,8 +318,18 @@ def printing(options: dict[str, Any]) -> Printing:
     if options["as_json"] and options["as_jsonl"]:
         raise UsageError("--json and --jsonl exclude one another")
     mode = "json" if options["as_json"] else "jsonl" if options["as_jsonl"] else "text"
+    only = options.get("only")
+    if only is not None and not only.startswith("/"):
+        raise UsageError(
+            f"--only {only}: not a JSON pointer", hint="for example --only /images/0/physical_size"
+        )
     return Printing(
-        mode, options["fail_fast"], options["skip_unknown"], options["debug"], options["quiet"]
+        mode=mode,
+        fail_fast=options["fail_fast"],
+        skip_unknown=options["skip_unknown"],
+        debug=options["debug"],
+        quiet=options["quiet"],
+        only=only,
     )
 
 
@@ -325,11 +345,13 @@ def run_inputs(inputs: Iterator[str], how: Printing, work: Callable[[str], Outco
     envelopes: list[dict[str, Any]] = []
     first: str | None = None
     alone: bool | None = None
+    codes: dict[int, int] = {}
     for path, following in _with_next(inputs):
         if alone is None:
             first, alone = path, not following
         envelope, code = _one(path, how, work, alone)
         worst = max(worst, code)
+        codes[code] = codes.get(code, 0) + 1
         if envelope is not None:
             envelopes.append(envelope)
         if code and how.fail_fast:
@@ -339,9 +361,29 @@ def run_inputs(inputs: Iterator[str], how: Printing, work: Callable[[str], Outco
             output.write_json(envelopes[0])
         else:
             output.write_json({"ok": True, "schema_version": "1", "data": {"inputs": envelopes}})
-    elif how.mode == "text" and first is None and not how.quiet:
-        output.note("no data set was found")
+    elif how.mode == "text" and not how.quiet:
+        if first is None:
+            output.note("no data set was found")
+        elif not alone:
+            output.note(_summary(codes))
     return worst
+
+
+_CODES = {
+    1: "failed",
+    2: "refused",
+    3: "of unknown format",
+    4: "damaged",
+    5: "not read or written",
+    6: "not supported",
+}
+
+
+def _summary(codes: dict[int, int]) -> str:
+    """How several inputs fared, for stderr: `31 inputs: 12 done, 17 damaged`."""
+    told = [f"{codes[0]} done"] if 0 in codes else []
+    told += [f"{codes[code]} {_CODES.get(code, 'failed')}" for code in sorted(codes) if code]
+    return f"{sum(codes.values())} inputs: {', '.join(told)}"
 
 
 def _with_next(inputs: Iterator[str]) -> Iterator[tuple[str, bool]]:
@@ -362,10 +404,16 @@ def _one(
 
     try:
         outcome = work(path)
-        if how.mode == "text":
+        if how.mode == "text" and how.only is None:
             outcome.text(alone)
             return {}, outcome.exit_code
-        envelope = serialize.success(outcome.data())
+        data = outcome.data()
+        if how.only is not None:
+            data = point(data, how.only)
+        if how.mode == "text":
+            output.write_value(data)
+            return {}, outcome.exit_code
+        envelope = serialize.success(data)
         code = outcome.exit_code
     except (BrokenPipeError, KeyboardInterrupt):
         raise
@@ -391,6 +439,37 @@ def _failed(error: OpenReadoutError, path: str, how: Printing) -> tuple[dict[str
     error.path = path
     output.say_error(error, path)
     return serialize.failure(error), error.exit_code
+
+
+def point(document: Any, pointer: str) -> Any:
+    """The part of a JSON document that a pointer names (RFC 6901); raises `UsageError` when there is none."""
+    value = document
+    for word in pointer.split("/")[1:]:
+        key = word.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict) and key in value:
+            value = value[key]
+        elif (
+            isinstance(value, list)
+            and key.isascii()
+            and key.isdigit()
+            and len(key) < 10
+            and int(key) < len(value)
+        ):
+            value = value[int(key)]
+        else:
+            raise UsageError(
+                f"--only {pointer}: there is no {key!r}{_choices(value)}",
+                hint="--json shows what there is",
+            )
+    return value
+
+
+def _choices(value: Any) -> str:
+    if isinstance(value, list):
+        return f" in a list of {len(value)}"
+    if not isinstance(value, dict):
+        return ""
+    return f" among {', '.join(list(value)[:12])}" if value else ""
 
 
 def progress_bar(how: Printing, wanted: bool | None, label: str, unit: str = "planes") -> Any:

@@ -13,7 +13,10 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def formats(as_json: bool, debug: bool) -> int:
-    """List readers, writers and codecs, with their extensions and known gaps."""
+    """List readers, writers and codecs.
+
+    With the extensions of each format, and what is not read of it yet.
+    """
     from openreadout import registry, serialize
     from openreadout.cli import output
 
@@ -52,22 +55,23 @@ def _descriptor(item: Any) -> dict[str, Any]:
 
 
 def _lines(data: dict[str, Any]) -> list[str]:
+    from openreadout.cli.layout import hang, prose
     from openreadout.cli.output import escape
 
     lines = []
-    for title in ("readers", "writers"):
-        lines.append(title)
-        for item in data[title]:
-            lines.append(
-                f"  {item['id'].ljust(10)} {item['name']}    {' '.join(item['extensions'])}"
-            )
-            if item["summary"]:
-                lines.append(f"             {escape(item['summary'])}")
-            lines += [f"             not yet: {escape(gap)}" for gap in item["known_gaps"]]
-    names = ", ".join(escape(item["name"]) for item in data["codecs"])
-    lines += ["codecs", f"  {names}"]
+    for what in ("readers", "writers"):
+        lines.append(what)
+        for item in data[what]:
+            head = f"  {escape(item['id']).ljust(10)} "
+            lines += hang(head, [escape(item["name"]), " ".join(item["extensions"])], "    ")
+            indent = " " * len(head)
+            lines += prose(indent, escape(item["summary"])) if item["summary"] else []
+            for gap in item["known_gaps"]:
+                lines += prose(f"{indent}not yet: ", escape(gap))
+        lines.append("")
+    names = [escape(item["name"]) for item in data["codecs"]]
+    lines += ["codecs", *hang("  ", [f"{name}," for name in names[:-1]] + names[-1:])]
     for bad in data["broken"]:
-        lines.append(
-            f"broken plugin {escape(bad['name'])} of {escape(bad['distribution'])}: {escape(bad['reason'])}"
-        )
+        text = f"{escape(bad['name'])} of {escape(bad['distribution'])}: {escape(bad['reason'])}"
+        lines += prose("broken plugin ", text)
     return lines

@@ -7,16 +7,26 @@ from typing import Any
 
 import click
 
-from openreadout.cli.common import Outcome, gather, input_options, parse_axes, printing, run_inputs
+from openreadout.cli.common import (
+    Outcome,
+    gather,
+    input_options,
+    only_option,
+    parse_axes,
+    printing,
+    run_inputs,
+)
 
 
 @click.command(
     epilog="\b\nExamples:\n"
     "  openreadout info cells.ome.zarr\n"
+    "  openreadout info --only /images/0/physical_size/x cells.ome.zarr\n"
     "  openreadout info --json plate.ome.zarr | jq '.data.images[0].channels'\n"
     "  openreadout info -r --jsonl /data | jq -r '.path'"
 )
 @input_options
+@only_option
 @click.option(
     "--view",
     type=click.Choice(["summary", "full", "structure", "format"]),
@@ -39,6 +49,10 @@ def info(**options: Any) -> int:
     axes = parse_axes(options["axes"])
     inputs = gather(options["paths"], options["files_from"], options["null"], options["recursive"])
 
+    from openreadout.cli.layout import Columns
+
+    columns = Columns()
+
     def work(path: str) -> Outcome:
         from openreadout import serialize
         from openreadout.operations.info import describe
@@ -46,11 +60,14 @@ def info(**options: Any) -> int:
         result = describe(path, view=options["view"], max_images=options["max_images"], axes=axes)
 
         def text(alone: bool) -> None:
-            from openreadout.cli import output
-            from openreadout.cli import text as words
+            from openreadout.cli import describe, output
 
             style = output.Style(output.use_color(options["color"], sys.stdout))
-            lines = words.info(result, style) if alone else [words.info_line(result, style)]
+            lines = (
+                describe.info(result, style)
+                if alone
+                else [columns.line(describe.info_cells(result, style))]
+            )
             output.write_text("\n".join(lines))
 
         return Outcome(lambda: serialize.info(result), text)

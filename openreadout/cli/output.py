@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 def write_json(document: dict[str, Any], *, compact: bool = False) -> None:
     """One JSON document on stdout, in UTF-8 whatever the locale."""
-    text = serialize.dumps(document, indent=None if compact else 1)
+    write_json_text(serialize.dumps(document, indent=None if compact else 1))
+
+
+def write_json_text(text: str) -> None:
+    """Text on stdout as UTF-8 bytes."""
     # a file name that is not UTF-8 holds lone surrogates, which backslashreplace turns into JSON escapes
     data = text.encode("utf-8", "backslashreplace") + b"\n"
     buffer = getattr(sys.stdout, "buffer", None)
@@ -24,6 +28,12 @@ def write_json(document: dict[str, Any], *, compact: bool = False) -> None:
         sys.stdout.flush()
         buffer.write(data)
     sys.stdout.flush()
+
+
+def write_value(value: Any) -> None:
+    """One JSON value on a line of stdout; a string stands there bare, as shells want it."""
+    text = escape(value) if isinstance(value, str) else serialize.dumps(value)
+    write_json_text(text)
 
 
 def write_text(text: str) -> None:
@@ -60,7 +70,9 @@ def unicode_ok(stream: Any) -> bool:
 def say_error(error: OpenReadoutError, path: str | None = None) -> None:
     """`error:` and `hint:` lines on stderr; the file's name always stands in the first."""
     message = str(error)
-    if path and path not in message:
+    if path and error.where and error.message.startswith(f"{path}: "):
+        message = f"{path}: {error.where}: {error.message.removeprefix(f'{path}: ')}"
+    elif path and path not in message:
         message = f"{path}: {message}"
     try:
         note(f"error: {escape(message)}")

@@ -69,10 +69,11 @@ PICTURE = 1024
 @click.option("--color/--no-color", default=None, help="Colour; by default on a terminal only.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def preview(path: str, **options: Any) -> int:
-    """Show a picture of a data set: in the terminal, or as a PNG file with -o.
+    """Show a picture of a data set.
 
-    Channels are mixed in their colours, labels have one colour for each object; plates and data sets of several images
-    give a contact sheet. Only the smallest level with enough pixels is read.
+    In the terminal, or as a PNG file with -o. Channels are mixed in their colours, labels have one colour for each
+    object; plates and data sets of several images give a contact sheet. Only the smallest level with enough pixels is
+    read.
     """
     from openreadout.cli.common import Printing
     from openreadout.errors import OpenReadoutError
