@@ -128,6 +128,7 @@ def digest_planes(
     Absent planes of the image are left out. A chunk that cannot be read is given to `on_error` once; its planes then
     have no digest, and the walk goes on.
     """
+    absent = _AbsentPlanes(image, level, algorithm)
     for batch in _by_size(_slabs(image, level, selection, budget), image, level):
         if batch.parallel_slabs:
 
@@ -135,7 +136,10 @@ def digest_planes(
                 slab: _Slab,
             ) -> tuple[list[DigestedPlane], list[tuple[ChunkIndex, OpenReadoutError]]]:
                 errors: list[tuple[ChunkIndex, OpenReadoutError]] = []
-                return _digest_slab(image, level, slab, algorithm, None, errors), errors
+                found = absent.digest(slab) or _digest_slab(
+                    image, level, slab, algorithm, None, errors
+                )
+                return found, errors
 
             for found, errors in workers.map(one, batch.slabs):
                 for index, error in errors:
@@ -144,7 +148,9 @@ def digest_planes(
         else:
             for slab in batch.slabs:
                 errors = []
-                found = _digest_slab(image, level, slab, algorithm, workers, errors)
+                found = absent.digest(slab) or _digest_slab(
+                    image, level, slab, algorithm, workers, errors
+                )
                 for index, error in errors:
                     on_error(index, error)
                 yield from found
@@ -209,6 +215,46 @@ def _slab_region(
     return tuple(spans[name] for name in names)
 
 
+class _AbsentPlanes:
+    """Digests of planes of which no chunk is stored: all of one size have the same, worked out once."""
+
+    def __init__(self, image: Image, level: int, algorithm: str) -> None:
+        self._image = image
+        self._array = image.levels[level].array
+        self._algorithm = algorithm
+        self._known: dict[tuple[int, int], str] = {}
+
+    def digest(self, slab: _Slab) -> list[DigestedPlane] | None:
+        """The digests of a slab's planes when nothing of it is stored, else None."""
+        indices = chunks_in(slab.region, self._array.chunk_shape)
+        try:
+            if any(self._array.is_stored(index) for index in indices):
+                return None
+        except OpenReadoutError:
+            return None  # reading it meets the error again, and tells of it
+        spans = dict(zip(self._image.axis_names, slab.region, strict=True))
+        width = spans["x"][1] - spans["x"][0]
+        height = spans["y"][1] - spans["y"][0] if "y" in spans else 1
+        if (width, height) not in self._known:
+            self._known[width, height] = self._fill(width, height)
+        return [
+            DigestedPlane(*plane, width, height, self._known[width, height])
+            for plane in slab.planes
+        ]
+
+    def _fill(self, width: int, height: int) -> str:
+        """The digest of a plane that holds the fill value throughout, fed row by row in strips."""
+        row = width * self._image.size("s")
+        value = np.asarray(self._array.fill_value, dtype=native(self._array.dtype))
+        rows = max(1, min(height, SLAB_BYTES // max(1, row * value.itemsize)))
+        strip = little(widen(np.full(rows * row, value))).view(np.uint8).data
+        hashed = hasher(self._algorithm)
+        for start in range(0, height, rows):
+            part = min(rows, height - start)
+            hashed.update(strip[: len(strip) * part // rows])
+        return str(hashed.hexdigest())
+
+
 def _digest_slab(
     image: Image,
     level: int,
@@ -263,33 +309,48 @@ def _bands(
             yield region, read_region(array, region, failed)
         return
 
-    def jobs() -> Iterator[tuple[Region, NDArray[Any], ChunkIndex, bool]]:
-        for region in regions:
-            if _hopeless(slab, errors):
-                return
-            block = np.zeros([stop - start for start, stop in region], dtype=native(array.dtype))
-            count = math.prod(
-                -(-stop // c) - start // c
-                for (start, stop), c in zip(region, array.chunk_shape, strict=True)
-            )
-            for n, index in enumerate(chunks_in(region, array.chunk_shape), 1):
-                yield region, block, index, n == count
-
-    def work(
-        job: tuple[Region, NDArray[Any], ChunkIndex, bool],
-    ) -> tuple[Region, NDArray[Any], ChunkIndex, bool, OpenReadoutError | None]:
-        region, block, index, last = job
-        try:
-            place_chunk(block, region, array, index)
-        except OpenReadoutError as error:
-            return region, block, index, last, error
-        return region, block, index, last, None
-
-    for region, block, index, last, error in workers.map(work, jobs(), ahead=2 * workers.threads):
+    jobs = _chunk_jobs(array, regions, lambda: _hopeless(slab, errors))
+    for job, error in workers.map(
+        lambda job: (job, _placed(array, job)), jobs, ahead=2 * workers.threads
+    ):
         if error is not None:
-            failed(index, error)
-        if last:
-            yield region, block
+            failed(job.index, error)
+        if job.last:
+            yield job.region, job.block
+
+
+@dataclass(frozen=True, slots=True)
+class _ChunkJob:
+    """One chunk to be put into the block of its band; `last` completes the band."""
+
+    region: Region
+    block: NDArray[Any]
+    index: ChunkIndex
+    last: bool
+
+
+def _chunk_jobs(
+    array: ChunkedArray, regions: Iterable[Region], stop: Callable[[], bool]
+) -> Iterator[_ChunkJob]:
+    for region in regions:
+        if stop():
+            return
+        block = np.zeros([end - start for start, end in region], dtype=native(array.dtype))
+        count = math.prod(
+            -(-end // c) - start // c
+            for (start, end), c in zip(region, array.chunk_shape, strict=True)
+        )
+        for n, index in enumerate(chunks_in(region, array.chunk_shape), 1):
+            yield _ChunkJob(region, block, index, n == count)
+
+
+def _placed(array: ChunkedArray, job: _ChunkJob) -> OpenReadoutError | None:
+    """Read one chunk into its place; what was wrong with it."""
+    try:
+        place_chunk(job.block, job.region, array, job.index)
+    except OpenReadoutError as error:
+        return error
+    return None
 
 
 def _hopeless(slab: _Slab, errors: list[tuple[ChunkIndex, OpenReadoutError]]) -> bool:
