@@ -49,7 +49,10 @@ class Store(Protocol):
         ...
 
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        """Names of the folders and of the values directly below a prefix, each sorted; empty when it is absent."""
+        """Names of the folders and of the values directly below a prefix, each sorted; empty when it is absent.
+
+        A link to another folder of the store is left out: it is listed under its own name, and links may go in circles.
+        """
         ...
 
     def walk(self, prefix: str) -> Iterator[tuple[str, int]]:
@@ -82,20 +85,65 @@ def join_key(*parts: str) -> str:
     return "/".join(names)
 
 
+MAX_REMEMBERED = 1 << 16
+"""Folders of a store that are remembered as its own."""
+
+
 class DirectoryStore:
-    """The files below a directory."""
+    """The files below a directory. Links are followed as long as they stay below it."""
 
     kind = "directory"
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._root: str | None = None
+        self._own: set[str] = set()
 
     def _file(self, key: str) -> str:
         return os.path.join(self.path, *key.split("/")) if key else self.path
 
+    def _stay(self, key: str) -> None:
+        """Refuse a key whose file or one of whose folders is a link out of the store.
+
+        Folders that were looked at are remembered, so a key costs one more system call than without this.
+        """
+        at = 0
+        while at >= 0:
+            at = key.find("/", at + 1)
+            part = key if at < 0 else key[:at]
+            if part in self._own:
+                continue
+            try:
+                link = stat.S_ISLNK(os.lstat(self._file(part)).st_mode)
+            except (OSError, ValueError):
+                return  # it is not there, or whoever opens it says why not
+            if link:
+                self._refuse_leaving(part)
+            if at >= 0:
+                if len(self._own) >= MAX_REMEMBERED:
+                    self._own.clear()
+                self._own.add(part)
+
+    def _leaves(self, file: str) -> bool:
+        """Whether a path leads out of the store once its links are resolved."""
+        if self._root is None:
+            self._root = os.path.realpath(self.path)
+        target = os.path.realpath(file)
+        return target != self._root and not target.startswith(self._root.rstrip(os.sep) + os.sep)
+
+    def _refuse_leaving(self, key: str) -> None:
+        if self._leaves(self._file(key)):
+            raise CorruptDataError(
+                "a link leads out of the data set",
+                path=self.path,
+                where=key,
+                hint="copy the data set with what its links point to (cp -rL), and use the copy",
+            )
+
     def _open(self, key: str) -> tuple[int, int] | None:
         """Descriptor and size of the file of a key; only of a regular file, and never waiting for a pipe's writer."""
         file = self._file(key)
+        self._stay(key)
         try:
             fd = os.open(file, os.O_RDONLY | system.OPEN_FLAGS)
         except FileNotFoundError:
@@ -146,6 +194,7 @@ class DirectoryStore:
             os.close(fd)
 
     def size(self, key: str) -> int | None:
+        self._stay(key)
         try:
             status = os.stat(self._file(key))
         except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -161,10 +210,15 @@ class DirectoryStore:
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         folders: list[str] = []
         files: list[str] = []
+        if prefix:
+            self._stay(prefix)
         try:
             with os.scandir(self._file(prefix)) as entries:
                 for entry in entries:
-                    (folders if entry.is_dir() else files).append(entry.name)
+                    if not entry.is_dir():
+                        files.append(entry.name)
+                    elif not entry.is_symlink() or self._leaves(entry.path):
+                        folders.append(entry.name)
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return [], []
         except OSError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from openreadout import registry
 from openreadout.results import InfoResult
 from openreadout.stores import total_size
@@ -18,4 +20,9 @@ def describe(
     """
     with registry.open_dataset(path, axes=axes) as dataset:
         members = dataset.members or (path,)
+        if view in ("structure", "full") and dataset.structure is not None:
+            tree = (
+                dataset.structure()
+            )  # while the files are open; later they would be opened again and stay so
+            dataset = replace(dataset, structure=lambda: tree)
         return InfoResult(dataset, sum(total_size(member) for member in members), view, max_images)
