@@ -234,14 +234,23 @@ class LiftedImage:
     """One image that gets metadata of another format beside what it has.
 
     `axes` are the NGFF axes in the order in which the arrays store them; `group` is the path of the group that is the
-    image.
+    image. `planned` is the image as an export would have it.
     """
 
-    index: int
+    planned: PlannedImage
     group: str
-    image: Image
     axes: tuple[Mapping[str, str], ...]
     levels: tuple[LiftedLevel, ...]
+
+    @property
+    def image(self) -> Image:
+        """The image as it was read."""
+        return self.planned.image
+
+    @property
+    def index(self) -> int:
+        """Its number in the data set."""
+        return self.planned.source_index
 
 
 @record

@@ -100,6 +100,8 @@ def _lifter() -> Lifter:
 def _plan(dataset: Dataset, options: InPlaceOptions) -> tuple[LiftPlan, list[str]]:
     """What is to be described, and what people should know of it."""
     found = _stored(dataset.images[0])
+    if isinstance(found, Stack):
+        found = _encoded(dataset.images[0], 0, 0)  # which refuses it
     if not isinstance(found, EncodedArray) or found.documents[:1] == ("zarr.json",):
         already = isinstance(found, EncodedArray)
         said = "is Zarr v3 already" if already else f"is {dataset.format_name}"
@@ -174,7 +176,7 @@ def _image(planned: PlannedImage, notes: list[str]) -> LiftedImage:
         notes.append(f"image {number}: {len(image.levels) - len(levels)} levels are left out")
     axes = _axes(planned, levels[0].array)
     image = replace(image, levels=tuple(kept))
-    return LiftedImage(number, _group(image, levels), image, axes, tuple(levels))
+    return LiftedImage(replace(planned, image=image), _group(image, levels), axes, tuple(levels))
 
 
 def _is_v2(array: EncodedArray) -> bool:

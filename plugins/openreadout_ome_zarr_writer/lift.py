@@ -16,7 +16,7 @@ from openreadout.errors import (
 )
 from openreadout.stores import join_key, read_json
 from openreadout.system import sync_file, sync_folder
-from openreadout_ome_zarr_writer import layout, lift_attributes, lift_codecs
+from openreadout_ome_zarr_writer import layout, lift_attributes, lift_codecs, ngff
 from openreadout_ome_zarr_writer.lift_codecs import EXPORT_A_COPY
 from openreadout_ome_zarr_writer.outputs import Folder
 
@@ -244,9 +244,11 @@ class _Documents:
         body: dict[str, Any] = {
             "multiscales": [lift_attributes.multiscale(image, path, {}) for image in images]
         }
+        carried: dict[str, Any] = {}
         if len(images) == 1:
             body |= lift_attributes.omero(images[0])
-        return {"ome": {"version": lift_attributes.VERSION, **body}, **kept}
+            carried = {"openreadout": ngff.carried(images[0].planned)}
+        return {"ome": {"version": lift_attributes.VERSION, **body}, **carried, **kept}
 
 
 def _holds(path: str, other: str) -> bool:

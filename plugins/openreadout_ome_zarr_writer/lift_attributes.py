@@ -51,7 +51,7 @@ def check_axes(image: LiftedImage) -> None:
             f"image {image.index}: its arrays store the axes {', '.join(names)}, and NGFF wants time first, then "
             "channels, then two or three axes of space",
             where=image.group or "/",
-            hint=EXPORT_A_COPY,
+            hint=f"{EXPORT_A_COPY}; or choose the images that can be lifted with --image",
         )
 
 
