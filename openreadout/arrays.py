@@ -9,14 +9,14 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from openreadout.record import record
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from openreadout.codecs import CodecSpec
+    from openreadout.codecs import CodecSpec, CoreForm
     from openreadout.errors import OpenReadoutError
 
 Region = tuple[tuple[int, int], ...]
@@ -95,6 +95,19 @@ class ChunkedArray(Protocol):
 
     def stored_indices(self) -> Iterator[ChunkIndex]:
         """Every stored chunk in C order, in units of `chunk_shape`."""
+        ...
+
+
+@runtime_checkable
+class PortableChunks(Protocol):
+    """A chunked array of no Zarr or N5 store, whose stored chunks Zarr can hold under codecs of its own."""
+
+    def take_portable(self, index: ChunkIndex) -> tuple[NDArray[Any] | None, CoreForm | None]:
+        """The samples of a chunk, clipped to the array, and its stored bytes under a chain that decodes the same.
+
+        The samples are None for a chunk that is not stored, the form is None where Zarr cannot hold it. Raises what
+        `read_chunk` raises.
+        """
         ...
 
 
@@ -398,9 +411,12 @@ class SamplesAsChannels:
         return self.array.locate((*index, 0))
 
     def read_chunk(self, index: ChunkIndex) -> NDArray[Any]:
+        return self.turned(self.array.read_chunk((*index, 0)))
+
+    def turned(self, chunk: NDArray[Any]) -> NDArray[Any]:
+        """A chunk of the stored array as this view shows it."""
         import numpy as np
 
-        chunk = self.array.read_chunk((*index, 0))
         moved = np.moveaxis(chunk, -1, self.channel_axis + 1)
         return moved.reshape(self._fold(chunk.shape))
 

@@ -282,6 +282,14 @@ class CodecChain:
         )
 
     @property
+    def lossy(self) -> bool:
+        """Whether a codec says of itself that what it encodes comes back as other samples."""
+        return any(
+            getattr(codec, "lossy", False)
+            for codec in (*self.array_array, self.array_bytes, *self.bytes_bytes)
+        )
+
+    @property
     def partial(self) -> PartialDecoder | None:
         """The codec that can decode parts of a stored chunk, when nothing stands around it."""
         if (

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from openreadout.arrays import AxisView, ChunkedArray, ChunkIndex, Stack, chunk_region, region_shape
+from openreadout.arrays import (
+    AxisView,
+    ChunkedArray,
+    ChunkIndex,
+    PortableChunks,
+    SamplesAsChannels,
+    Stack,
+    chunk_region,
+    grid_shape,
+    nth_index,
+    region_shape,
+)
 from openreadout.codecs import CodecSpec, CoreForm
 from openreadout.encoded import EncodedArray
 from openreadout.errors import CorruptDataError, OpenReadoutError
@@ -15,6 +28,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Axes = tuple[int | None, ...]
+TRIED = 16
+"""Chunks, spread over an array, that must all be of one form before the array is said to be copied."""
+CORE_CODECS = frozenset({"bytes", "transpose", "blosc", "zstd", "gzip", "crc32c"})
+ESSENTIAL = {
+    "transpose": ("order",),
+    "bytes": ("endian",),
+    "reshape": ("shape",),
+    "jpeg": ("encoded_color_space", "decoded_color_space", "subsampling"),
+}
+"""Settings that decide how a chunk decodes; other codecs read them from the data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +63,7 @@ class CopySource:
         The chain of the target's chunk: found by looking at a stored chunk, since writers put what they like into
         metadata.
     keep : bool
-        Copy codecs of the `numcodecs.` namespace too.
+        Copy what core Zarr v3 cannot hold too: codecs of the `numcodecs.` namespace, and `PortableChunks`.
     """
 
     array: ChunkedArray
@@ -64,35 +87,58 @@ class CopySource:
 
 
 def copy_source(array: ChunkedArray, *, keep: bool) -> CopySource | None:
-    """The array as one whose chunks can be copied, or None; reads one stored chunk to find out.
+    """The array as one whose chunks can be copied, or None; reads some stored chunks to find out.
 
     A chunk that is damaged decides nothing: encoding anew meets it again and says so.
     """
-    if not stored_in_chunks(array):
-        return None
-    first = next(iter(array.stored_indices()), None)
-    if first is None:
+    if stored_in_chunks(array):
+        tried: Iterator[ChunkIndex] = itertools.islice(array.stored_indices(), 1)
+    elif keep and _whole_chunks(array, lambda leaf: isinstance(leaf, PortableChunks)):
+        tried = _spread(array)
+    else:
         return None
     try:
-        form = _take(array, first, keep=keep).form
+        forms = [_take(array, index, keep=keep).form for index in tried]
     except OpenReadoutError:
         return None
-    return None if form is None else CopySource(array, form.codecs, keep)
+    first = forms[0] if forms else None
+    if first is None:
+        return None
+    alike = all(form is not None and same_codecs(form.codecs, first.codecs) for form in forms)
+    return CopySource(array, first.codecs, keep) if alike else None
+
+
+def _spread(array: ChunkedArray) -> Iterator[ChunkIndex]:
+    """Some stored chunks: corners of the grid, where chunks differ most, and others evenly between them."""
+    grid = grid_shape(array.shape, array.chunk_shape)
+    corners = itertools.product(
+        *((0, n - 1) if axis >= len(grid) - 2 else (0,) for axis, n in enumerate(grid))
+    )
+    total = math.prod(grid)
+    evenly = (nth_index(n * (total - 1) // (TRIED - 1), grid) for n in range(TRIED))
+    chosen = dict.fromkeys(index for index in (*corners, *evenly) if array.is_stored(index))
+    return iter(chosen or itertools.islice(array.stored_indices(), 1))
 
 
 def stored_in_chunks(array: ChunkedArray) -> bool:
-    """Whether the array is stored chunks, seen through views that keep chunks whole."""
-    if isinstance(array, EncodedArray):
-        return True
+    """Whether the array is chunks of a Zarr or N5 store, seen through views that keep chunks whole."""
+    return _whole_chunks(array, lambda leaf: isinstance(leaf, EncodedArray))
+
+
+def _whole_chunks(array: ChunkedArray, leaf: Callable[[ChunkedArray], bool]) -> bool:
+    """Whether the arrays below all views are as `leaf` demands, and the views keep their chunks whole."""
     if isinstance(array, Stack):
-        return all(part is None or stored_in_chunks(part) for part in array.parts)
+        return all(part is None or _whole_chunks(part, leaf) for part in array.parts)
+    if isinstance(array, SamplesAsChannels):
+        single = array.array.chunk_shape[array.channel_axis] == 1
+        return single and _whole_chunks(array.array, leaf)
     if isinstance(array, AxisView):
         shown = {axis for axis in array.axes if axis is not None}
         hidden = [n for n in range(len(array.array.shape)) if n not in shown]
-        return all(array.array.chunk_shape[n] == 1 for n in hidden) and stored_in_chunks(
-            array.array
+        return all(array.array.chunk_shape[n] == 1 for n in hidden) and _whole_chunks(
+            array.array, leaf
         )
-    return False
+    return leaf(array)
 
 
 def _take(array: ChunkedArray, index: ChunkIndex, *, keep: bool) -> Taken:
@@ -108,6 +154,14 @@ def _take(array: ChunkedArray, index: ChunkIndex, *, keep: bool) -> Taken:
         samples = None if inner.samples is None else inner.samples[None]
         axes: Axes = (None, *range(len(part.shape)))
         return Taken(samples, _seen(inner.form, axes, len(part.shape)))
+    if isinstance(array, SamplesAsChannels):
+        inner = _take(array.array, (*index, 0), keep=keep)
+        samples = None if inner.samples is None else array.turned(inner.samples)
+        folded = list(range(len(array.shape)))
+        folded[array.channel_axis] = len(folded)
+        return Taken(samples, _seen(inner.form, tuple(folded), len(folded) + 1))
+    if isinstance(array, PortableChunks):
+        return Taken(*array.take_portable(index))
     if not isinstance(array, EncodedArray):
         raise CorruptDataError("only stored chunks can be copied")
     return _take_stored(array, index, keep=keep)
@@ -153,11 +207,14 @@ def same_codecs(one: tuple[CodecSpec, ...], other: tuple[CodecSpec, ...]) -> boo
     return [_essence(spec) for spec in one] == [_essence(spec) for spec in other]
 
 
-def _essence(spec: CodecSpec) -> tuple[str, Any]:
-    keys = {"transpose": "order", "bytes": "endian"}
-    key = keys.get(spec.name)
-    value = spec.configuration.get(key) if key else None
-    return spec.name, list(value) if isinstance(value, list | tuple) else value
+def _essence(spec: CodecSpec) -> tuple[str, list[Any]]:
+    values = [spec.configuration.get(key) for key in ESSENTIAL.get(spec.name, ())]
+    return spec.name, [list(value) if isinstance(value, tuple) else value for value in values]
+
+
+def uncommon(codecs: tuple[CodecSpec, ...]) -> list[str]:
+    """Names of codecs that are not part of core Zarr v3."""
+    return [spec.name for spec in codecs if spec.name not in CORE_CODECS]
 
 
 def chunk_bytes(chunk: tuple[int, ...], item: int) -> int:

@@ -31,10 +31,12 @@ from openreadout.arrays import (
     read_region,
     region_shape,
 )
+from openreadout.codecs import CodecChain
 from openreadout.contracts import ExportPlan, PlannedImage, PlannedLevel, Sink
 from openreadout.errors import (
     OpenReadoutError,
     StorageError,
+    UnsupportedFeatureError,
     VerificationError,
     storage_error,
 )
@@ -364,36 +366,56 @@ class _Run:
             return None
         array = level_source(image.image, level.source_level, self.options.plan).array
         source = CopySource(array, level.codecs, self.options.plan.codec == "keep")
+        lossy = self._lossy(level)
         wanted = step.last > step.first or _wants_range(image)
-        return lambda region: self._copy_block(step, source, region, wanted=wanted)
+        return lambda region: self._copy_block(step, source, region, wanted=wanted, lossy=lossy)
+
+    def _lossy(self, level: PlannedLevel) -> bool:
+        """Whether chunks of a level would come to other samples if they were encoded."""
+        return level.copied and CodecChain.build(level.codecs, self.plan.lookup).lossy
 
     def _copy_block(
-        self, step: _Pass, source: CopySource, region: Region, *, wanted: bool
+        self, step: _Pass, source: CopySource, region: Region, *, wanted: bool, lossy: bool
     ) -> tuple[NDArray[Any] | None, bytes]:
         """Take over the chunks of a block, encoding anew those that cannot be.
 
-        Every chunk is decoded, which proves it whole. Returns the samples, where `wanted`, and a digest of the bytes.
+        Every chunk is decoded, which proves it whole. Returns the samples, where `wanted`, and a digest of the bytes;
+        of the samples too where the codec is lossy, since its chunks are proved by what they come back as.
         """
         array = source.array
         block: NDArray[Any] | None = None
         hashed = xxhash.xxh3_128()
         for index in chunks_in(region, array.chunk_shape):
             taken = source.take(index)
-            data = self._write_taken(step, source, index, taken)
+            data = self._write_taken(step, source, index, taken, lossy=lossy)
             if wanted and taken.samples is not None:
                 block = _placed(block, region, array, index, taken.samples)
             hashed.update(b"-" if data is None else xxhash.xxh3_128_digest(data))
+            if lossy and taken.samples is not None:
+                hashed.update(digest(taken.samples))
         return block, hashed.digest()
 
     def _write_taken(
-        self, step: _Pass, source: CopySource, index: ChunkIndex, taken: Taken
+        self, step: _Pass, source: CopySource, index: ChunkIndex, taken: Taken, *, lossy: bool
     ) -> bytes | None:
-        """Write one chunk, as it is stored where that is possible; the bytes that stand in the output."""
+        """Write one chunk, as it is stored where that is possible; the bytes that stand in the output.
+
+        Raises
+        ------
+        UnsupportedFeatureError
+            The chunk cannot be taken over, and encoding it anew would change its samples.
+        """
         form = taken.form
         if taken.samples is None:
             self.sink.write_encoded(step.image, step.first, index, None)
             return None
         if form is None or not same_codecs(form.codecs, source.codecs):
+            if lossy:
+                raise UnsupportedFeatureError(
+                    "a chunk cannot be kept as others of the image are, and encoding it anew would change its pixels",
+                    where=source.array.locate(index),
+                    hint="export without --codec keep",
+                )
             covers = chunk_region(index, source.array.shape, source.array.chunk_shape)
             return self.sink.write_chunk(step.image, step.first, covers, taken.samples)
         data = bytes(form.data)
@@ -515,6 +537,7 @@ class _Run:
         image = self.plan.images[step.image]
         found = written.images[step.image]
         numbers = range(step.first, step.last + 1)
+        lossy = {n: self._lossy(image.levels[n]) for n in numbers}
         notes = [memoryview(self.digests.get((step.image, n), b"")) for n in numbers]
 
         def work(numbered: tuple[int, Region]) -> int:
@@ -525,8 +548,12 @@ class _Run:
                 if number > step.first:
                     region = _half(region, level)
                 noted = bytes(expected[at * DIGEST_BYTES : (at + 1) * DIGEST_BYTES])
-                same = self._same_bytes if level.copied else self._same_samples
-                if not same(found.levels[number].array, region, noted):
+                array = found.levels[number].array
+                if level.copied:
+                    same = self._same_bytes(array, region, noted, lossy=lossy[number])
+                else:
+                    same = self._same_samples(array, region, noted)
+                if not same:
                     where = " × ".join(f"{a}-{b - 1}" for a, b in region)
                     raise VerificationError(
                         f"image {step.image} level {number}: samples {where} read back as others"
@@ -539,12 +566,14 @@ class _Run:
             for size in results:
                 self._advance(size)
 
-    def _same_bytes(self, array: Any, region: Region, noted: bytes) -> bool:
-        """What was taken over must be there byte for byte."""
+    def _same_bytes(self, array: Any, region: Region, noted: bytes, *, lossy: bool) -> bool:
+        """What was taken over must be there byte for byte, and from a lossy codec come back sample by sample."""
         hashed = xxhash.xxh3_128()
         for index in chunks_in(region, array.chunk_shape):
             data = array.read_encoded(index)
             hashed.update(b"-" if data is None else xxhash.xxh3_128_digest(data))
+            if lossy and data is not None:
+                hashed.update(digest(array.read_chunk(index)))
         return hashed.digest() == noted
 
     def _same_samples(self, array: Any, region: Region, noted: bytes) -> bool:

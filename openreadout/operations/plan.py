@@ -14,7 +14,7 @@ from openreadout.errors import CorruptDataError, UnsupportedFeatureError, UsageE
 from openreadout.limits import MAX_CHANNELS, MAX_CHUNK_BYTES, MAX_LEVELS
 from openreadout.model import Channel, Dataset, Image, Plate, Well
 from openreadout.operations.check import chosen_images, codec_problem
-from openreadout.operations.copying import CopySource, copy_source, stored_in_chunks
+from openreadout.operations.copying import CopySource, copy_source, stored_in_chunks, uncommon
 from openreadout.operations.extent import refuse_unwalkable
 from openreadout.operations.sources import LevelSource, target_array, target_axes
 from openreadout.planes import Selection
@@ -102,9 +102,26 @@ def make_plan(dataset: Dataset, options: PlanOptions, lookup: CodecLookup) -> Ex
         for number, image in chosen
         for axis in image.extra.get("unmapped_axes") or ()
     ]
+    notes += _kept_notes(planned, options)
     return ExportPlan(
         dataset, tuple(planned), layout, options.version, lookup, plate, notes=tuple(notes)
     )
+
+
+def _kept_notes(planned: Sequence[PlannedImage], options: PlanOptions) -> list[str]:
+    """What to know of an export that keeps codecs."""
+    if options.codec != "keep":
+        return []
+    levels = [level for image in planned for level in image.levels if level.copied]
+    names = list(dict.fromkeys(name for level in levels for name in uncommon(level.codecs)))
+    notes = [
+        f"image {image.source_index}: its chunks cannot be kept as they are stored, and are encoded anew"
+        for image in planned
+        if not any(level.copied for level in image.levels)
+    ]
+    if names:
+        notes.append(f"chunks are kept under {', '.join(names)}, which few other readers open")
+    return notes
 
 
 def _refuse(number: int, image: Image, options: PlanOptions) -> None:
@@ -297,7 +314,7 @@ def _plan_image(number: int, image: Image, path: str, options: PlanOptions) -> P
                 ),
                 axes,
                 options,
-                copy=_copied(image, source, options),
+                copy=_copied(source, options),
             )
         )
     _add_levels(levels, image, axes, units, options)
@@ -325,11 +342,11 @@ def _with_chosen_channels(image: Image, selection: Selection) -> Image:
     return replace(image, channels=tuple(chosen))
 
 
-def _copied(image: Image, source: LevelSource, options: PlanOptions) -> CopySource | None:
+def _copied(source: LevelSource, options: PlanOptions) -> CopySource | None:
     """The level as one whose chunks are taken over, where nothing asks for other chunks or codecs."""
     if options.version == "0.4" or options.chunks is not None or not source.whole:
         return None
-    if options.codec not in (None, "keep") or image.samples_per_pixel > 1:
+    if options.codec not in (None, "keep"):
         return None
     return copy_source(source.array, keep=options.codec == "keep")
 

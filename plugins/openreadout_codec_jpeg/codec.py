@@ -93,6 +93,7 @@ class JpegCodec:
     """Zarr extension codec `jpeg`: a chunk as one JPEG image, which loses precision."""
 
     kind: ClassVar[str] = "array-bytes"
+    lossy: ClassVar[bool] = True
     configuration: Configuration
 
     @classmethod

@@ -6,6 +6,7 @@ import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +26,8 @@ from openreadout_ome_tiff.page import Page, PageLayout, check_segment_size, dtyp
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from openreadout.codecs import CoreForm
 
 CHUNK_BYTES = 512 << 10
 """What strips are grouped to: large enough to be worth a call, small enough to keep several threads busy."""
@@ -194,7 +197,7 @@ class TiffArray:
             yield from self._stored_in(key, rows, columns)
 
     def _stored_in(self, key: PlaneKey, rows: int, columns: int) -> Iterator[ChunkIndex]:
-        """The stored chunks of one plane, or its first where the IFD is damaged: reading that one tells what is wrong."""
+        """The stored chunks of one plane, or its first where the IFD is damaged: reading it tells what is wrong."""
         rest = (0,) * (len(self.shape) - 5)
         page = self._sound_page(self.planes[key])
         if page is None:
@@ -231,10 +234,46 @@ class TiffArray:
         ref = self.planes.get(self._key(index))
         if ref is None:
             return np.zeros(shape, native(self.dtype))
+        with self._telling(ref):
+            plane = self._read(self._page(ref), index)
+        return plane.reshape(shape)
+
+    def take_portable(self, index: ChunkIndex) -> tuple[NDArray[Any] | None, CoreForm | None]:
+        """The chunk, clipped to the array, and its JPEG stream as a chunk of Zarr; see `PortableChunks`."""
+        ref = self.planes.get(self._key(index))
+        if ref is None or not self.is_stored(index):
+            return None, None
+        shape = region_shape(chunk_region(index, self.shape, self.chunk_shape))
+        with self._telling(ref):
+            plane, form = self._take(self._page(ref), index)
+        return plane.reshape(shape), form
+
+    def _take(self, page: Page, index: ChunkIndex) -> tuple[NDArray[Any], CoreForm | None]:
+        from openreadout_ome_tiff.standalone import stand_alone
+
+        layout = page.layout
+        numbers = list(self._segments(layout, index))
+        size = self._chunk_yx()
+        whole = (layout.segment_length, layout.segment_width) == size and len(numbers) == 1
+        if layout.codec != "jpeg" or self.dtype != "uint8" or not whole:
+            return self._read(page, index), None
+        data = _fetch(page, numbers)[0] or b""
+        block = self._decoded(page, numbers[0], data)
+        y0, y1, x0, x1 = self._yx(index)
+        part = self._part(page, numbers[0], block, (y0, y1, x0, x1))
+        return part, stand_alone(bytes(data), page.jpeg_tables, (*size, layout.samples), block)
+
+    def _page(self, ref: PlaneRef) -> Page:
+        """The IFD of a plane, which fits the image and can be decoded."""
+        page = self.pages.page(ref)
+        self._check(page)
+        return page
+
+    @contextmanager
+    def _telling(self, ref: PlaneRef) -> Iterator[None]:
+        """Errors tell the file and the IFD."""
         try:
-            page = self.pages.page(ref)
-            self._check(page)
-            plane = self._read(page, index)
+            yield
         except OpenReadoutError as error:
             path = self.pages.members[ref.member].file.path
             where = self._where(ref)
@@ -242,7 +281,6 @@ class TiffArray:
                 where = f"{where}, {error.where}"
             error.path, error.where, error.format_id = path, where, "ome-tiff"
             raise
-        return plane.reshape(shape)
 
     def _check(self, page: Page) -> None:
         from openreadout_ome_tiff.decode import check_supported
@@ -288,19 +326,35 @@ class TiffArray:
         out: NDArray[Any] | None,
     ) -> NDArray[Any]:
         """Decode a segment and put what lies in `region` into `out`, or return just that where `out` is None."""
+        part = self._part(page, number, self._decoded(page, number, data), region)
+        if out is None:
+            return part
+        layout = page.layout
+        sample, down, across = _segment_place(layout, number)
+        y, x = down * layout.segment_length, across * layout.segment_width
+        y, x = max(region[0], y) - region[0], max(region[2], x) - region[2]
+        channels = slice(sample, sample + 1) if layout.planar else slice(None)
+        out[y : y + part.shape[0], x : x + part.shape[1], channels] = part
+        return part
+
+    def _decoded(self, page: Page, number: int, data: bytes | memoryview) -> NDArray[Any]:
+        """All of a segment, the part outside the image too."""
         from openreadout_ome_tiff.decode import decode_segment
 
         layout = page.layout
-        area = layout.across * layout.down
-        sample, place = divmod(number, area)
-        down, across = divmod(place, layout.across)
+        rows = layout.segment_rows(_segment_place(layout, number)[1])
         try:
-            block = decode_segment(
-                layout, self.dtype, data, layout.segment_rows(down), page.jpeg_tables
-            )
+            return decode_segment(layout, self.dtype, data, rows, page.jpeg_tables)
         except CorruptDataError as error:
             error.where = f"byte {page.segment(number)[0]}"
             raise
+
+    def _part(
+        self, page: Page, number: int, block: NDArray[Any], region: tuple[int, int, int, int]
+    ) -> NDArray[Any]:
+        """What lies in a region of the image of a decoded segment."""
+        layout = page.layout
+        _, down, across = _segment_place(layout, number)
         top, left = down * layout.segment_length, across * layout.segment_width
         y0, y1, x0, x1 = region
         bottom = min(y1, top + layout.segment_rows(down), layout.length)
@@ -312,10 +366,6 @@ class TiffArray:
                 f"{layout.codec}: the tile decodes to fewer pixels than it covers",
                 where=f"byte {page.segment(number)[0]}",
             )
-        if out is None:
-            return part
-        channels = slice(sample, sample + 1) if layout.planar else slice(None)
-        out[first - y0 : bottom - y0, start - x0 : right - x0, channels] = part
         return part
 
     def _read_rows(self, page: Page, y0: int, y1: int) -> NDArray[Any]:
@@ -368,6 +418,12 @@ class TiffArray:
             for start, length in runs
         ]
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _segment_place(layout: PageLayout, number: int) -> tuple[int, int, int]:
+    """The colour sample that a segment holds (0 where it holds all), and its place down and across."""
+    sample, place = divmod(number, layout.across * layout.down)
+    return (sample, *divmod(place, layout.across))
 
 
 def _fetch(page: Page, numbers: list[int]) -> list[bytes | memoryview | None]:
