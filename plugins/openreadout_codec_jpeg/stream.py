@@ -19,7 +19,7 @@ FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """Start-of-frame markers; the three left out are tables and an extension."""
 READ_FRAMES = frozenset({0xC0, 0xC1, 0xC2})
 """Baseline, extended sequential and progressive, all with Huffman coding."""
-NEXT_MARKER = re.compile(rb"\xff+([^\x00\xd0-\xd7\xff])")
+NEXT_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 """The end of a scan: in its data a 0xff byte is followed by zero or by a restart marker."""
 FRAME = struct.Struct(">BHHB")
 """Precision, height, width, components."""
