@@ -97,7 +97,14 @@ SPEC = ChunkSpec((3, 4), "int16")
 def test_chain_undoes_itself_through_all_three_kinds():
     built = chain("flip", "flip", "flip", "plain", "squeeze", "squeeze")
     assert np.array_equal(built.decode(built.encode(DATA, SPEC), SPEC), DATA)
-    assert built.names == ("flip", "flip", "flip", "plain", "squeeze", "squeeze")
+    assert tuple(spec.name for spec in built.specs) == (
+        "flip",
+        "flip",
+        "flip",
+        "plain",
+        "squeeze",
+        "squeeze",
+    )
 
 
 def test_chain_encodes_in_order():
