@@ -63,7 +63,7 @@ def _lines(data: dict[str, Any]) -> list[str]:
         lines.append(what)
         for item in data[what]:
             head = f"  {escape(item['id']).ljust(10)} "
-            lines += hang(head, [escape(item["name"]), " ".join(item["extensions"])], "    ")
+            lines += hang(head, [escape(item["name"]), *map(escape, item["extensions"])], "  ")
             indent = " " * len(head)
             lines += prose(indent, escape(item["summary"])) if item["summary"] else []
             for gap in item["known_gaps"]:

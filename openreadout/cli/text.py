@@ -15,7 +15,7 @@ from openreadout.cli.layout import (
     table,
     title,
 )
-from openreadout.cli.output import Style, escape, human_bytes, human_seconds
+from openreadout.cli.output import Style, escape, human_bytes, human_seconds, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -252,18 +252,25 @@ def _planned(group: Sequence[dict[str, Any]], style: Style) -> list[str]:
 def preview(report: PreviewReport, style: Style) -> list[str]:
     """What a picture shows."""
     height, width, _ = report.pixels.shape
-    name = report.output or report.path
-    head = f"{style.bold(escape(name))}  {width} × {height}"
+    parts = [f"{width} × {height}"]
     if len(report.images) == 1:
-        head += f"  {_shown(report.images[0], style)}"
+        parts += _shown(report.images[0], style)
     else:
         order = "" if any(item.well for item in report.images) else ", row by row"
-        head += f"  {count(len(report.images), 'image')}, {report.columns} side by side{order}"
-    return [head, *notes("note", report.notes, style)]
+        parts.append(f"{count(len(report.images), 'image')}, {report.columns} side by side{order}")
+    lines = hang(f"{style.bold(escape(report.output or report.path))}  ", parts, "  ")
+    return [*lines, *notes("note", report.notes, style)]
 
 
-def _shown(item: ShownImage, style: Style) -> str:
+def _shown(item: ShownImage, style: Style) -> list[str]:
     first, last = item.z
     depth = f"z {first}" if first == last else f"maximum of z {first} to {last}"
-    channels = "  ".join(f"{style.swatch(c.color)} {c.low:.4g}–{c.high:.4g}" for c in item.channels)
-    return f"image {item.image}, level {item.level}, {depth}, t {item.t}  {channels}".rstrip()
+    channels = [
+        f"{style.swatch(c.color)} {_rounded(c.low)}–{_rounded(c.high)}" for c in item.channels
+    ]
+    return [f"image {item.image}, level {item.level}, {depth}, t {item.t}", *channels]
+
+
+def _rounded(value: float) -> str:
+    """Four digits are enough for the limits of a contrast."""
+    return number(float(f"{value:.4g}"))
