@@ -162,6 +162,10 @@ class Written:
 class Sink(Protocol):
     """One output being written; blocks and chunks may come from several threads, in any order."""
 
+    def expect(self, image: int, level: int, region: Region) -> None:
+        """Told of each block before it is written, from one thread: the order in which values are to lie."""
+        ...
+
     def write_block(
         self, image: int, level: int, region: Region, block: NDArray[Any] | None
     ) -> None:

@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 import threading
+from typing import Any
 
 OPEN_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 """Flags for opening a source: never wait for a pipe's writer, never translate line ends."""
@@ -45,6 +46,35 @@ def sync_folder(path: str) -> None:
         pass
     finally:
         os.close(fd)
+
+
+def exchange(one: str, other: str) -> bool:
+    """Let two entries of one file system take each other's name in one step; False where the system cannot.
+
+    Raises
+    ------
+    OSError
+        It can, and refuses: one of them is not there, or may not be renamed.
+    """
+    first, second, here, swap = os.fsencode(one), os.fsencode(other), -100, 2
+    arguments: tuple[Any, ...]
+    if sys.platform == "linux":
+        name, arguments = "renameat2", (here, first, here, second, swap)
+    elif sys.platform == "darwin":
+        name, arguments = "renamex_np", (first, second, swap)
+    else:
+        return False
+    import ctypes
+
+    rename = getattr(ctypes.CDLL(None, use_errno=True), name, None)
+    if rename is None:
+        return False
+    if rename(*arguments) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM):
+        return False
+    raise OSError(number, os.strerror(number), one, None, other)
 
 
 def usable_cpus() -> int:

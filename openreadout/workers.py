@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -40,7 +40,7 @@ class Workers:
 
     def map(
         self, work: Callable[[Item], Result], items: Iterable[Item], *, ahead: int | None = None
-    ) -> Iterator[Result]:
+    ) -> Generator[Result, None, None]:
         """Apply `work` to each item and give the results in order.
 
         At most `ahead` items (by default one more than there are threads) are in work or waiting to be taken, so

@@ -37,6 +37,7 @@ from openreadout.errors import (
     OpenReadoutError,
     StorageError,
     UnsupportedFeatureError,
+    UsageError,
     VerificationError,
     storage_error,
 )
@@ -45,7 +46,7 @@ from openreadout.operations.copying import CopySource, Taken, same_codecs, store
 from openreadout.operations.corrections import Corrections, corrected
 from openreadout.operations.plan import PlanOptions, absent_planes, level_source, make_plan
 from openreadout.operations.sources import LevelSource, target_array
-from openreadout.operations.target import ARCHIVES, default_output, guard, partial_output
+from openreadout.operations.target import ARCHIVES, default_output, guard, partial_output, stem
 from openreadout.planes import little
 from openreadout.pyramid import downsample
 from openreadout.results import ExportReport
@@ -97,6 +98,8 @@ def export(
     started = time.monotonic()
     with registry.open_dataset(path, axes=options.axes) as dataset:
         target = default_output(path) if output is None else output.rstrip("/") or output
+        if not target:
+            raise UsageError("the output has an empty name", hint="-o NAME, or no -o at all")
         members = dataset.members or (path,)
         fixed, changes = corrected(dataset, options.corrections)
         plan = replace(make_plan(fixed, options.plan, registry.find_codec), changes=changes)
@@ -353,11 +356,23 @@ class _Run:
                 self._observe(step.image, image, region, block)
             return self._write_block(step, image, region, block, taken)
 
-        walk = self._walk(step)
-        for digests, size in self.workers.map(work, walk, ahead=self.workers.threads):
-            for level, digest in enumerate(digests, step.first):
-                self.digests.setdefault((step.image, level), bytearray()).extend(digest)
-            self._advance(size)
+        walk = self._announced(step)
+        # closed whatever happens: no thread writes on while an interrupted output is being cleared away
+        with closing(self.workers.map(work, walk, ahead=self.workers.threads)) as results:
+            for digests, size in results:
+                for level, digest in enumerate(digests, step.first):
+                    self.digests.setdefault((step.image, level), bytearray()).extend(digest)
+                self._advance(size)
+
+    def _announced(self, step: _Pass) -> Iterator[Region]:
+        """The blocks of a pass, each told to the output before any thread works on it."""
+        levels = self.plan.images[step.image].levels
+        for region in self._walk(step):
+            part = region
+            for number in range(step.first, step.last + 1):
+                part = _half(part, levels[number]) if number > step.first else part
+                self.sink.expect(step.image, number, part)
+            yield region
 
     def _taker(self, image: PlannedImage, step: _Pass) -> _Read | None:
         """What takes over chunks of the pass's first level as they are stored; None where they are not."""
@@ -687,11 +702,10 @@ def output_names(paths: Sequence[str], output: str | None) -> dict[str, str | No
     taken: set[str] = set()
     names: dict[str, str | None] = {}
     for path in paths:
-        stem = os.path.basename(default_output(path)).removesuffix(".ome.zarr")
-        name, n = stem, 1
+        name, n = stem(path), 1
         while name in taken:
             n += 1
-            name = f"{stem}-{n}"
+            name = f"{stem(path)}-{n}"
         taken.add(name)
         names[path] = os.path.join(output, f"{name}.ome.zarr")
     return names

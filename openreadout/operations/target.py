@@ -10,26 +10,31 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from openreadout.errors import OpenReadoutError, StorageError, UsageError, storage_error
-from openreadout.system import lock_file, sync_folder
+from openreadout.system import exchange, lock_file, sync_folder
 
 ARCHIVES = (".ozx", ".zip")
 
 
 def default_output(path: str) -> str:
     """`<stem>.ome.zarr` beside the input; the input's own name is never taken."""
-    folder, name = os.path.split(os.path.abspath(path))
+    folder = os.path.dirname(os.path.abspath(path))
+    target = os.path.join(folder, f"{stem(path)}.ome.zarr")
+    if os.path.abspath(path) == target:
+        target = os.path.join(folder, f"{stem(path)}.export.ome.zarr")
+    return target
+
+
+def stem(path: str) -> str:
+    """An input's name without the endings of its format."""
+    name = os.path.basename(os.path.abspath(path))
     lower = name.lower()
     for ending in (
         ".companion.ome", ".ome.tiff", ".ome.tif", ".ome.btf", ".ome.zarr.zip", ".ome.zarr", ".zarr.zip", ".ome.xml",
         ".ozx", ".zarr", ".n5", ".tiff", ".tif", ".btf", ".tf8", ".tf2", ".ome", ".zip", ".xml",
     ):  # fmt: skip
         if lower.endswith(ending) and len(name) > len(ending):
-            name = name[: -len(ending)]
-            break
-    target = os.path.join(folder, f"{name}.ome.zarr")
-    if os.path.abspath(path) == target:
-        target = os.path.join(folder, f"{name}.export.ome.zarr")
-    return target
+            return name[: -len(ending)]
+    return name
 
 
 def guard(source: str, members: tuple[str, ...], target: str, *, overwrite: bool) -> None:
@@ -124,9 +129,9 @@ def partial_output(
         resumed = _prepare(path, claim, fingerprint, target, resume=resume)
         try:
             yield Partial(path, resumed)
-            _commit(path, target, overwrite=overwrite)
+            _commit(path, target, claim, overwrite=overwrite)
         except BaseException as error:
-            if _worth_keeping(path, error):
+            if not claim.replaced(path) and _worth_keeping(path, error):
                 claim.keep = True
                 error.kept = path  # type: ignore[attr-defined]
                 if isinstance(error, OpenReadoutError):
@@ -139,21 +144,43 @@ def partial_output(
 
 
 class _Claim:
-    """The lock file of a target: held while an output is written, its text is the fingerprint."""
+    """The lock file of a target, held while an output is written.
+
+    Its first line is the fingerprint. A second one, written before an old output and the new one change names, tells
+    the new one apart: after a kill, what lies under the hidden name may be the old output.
+    """
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
         self.fd = fd
         self.keep = False
 
-    def read(self) -> str:
+    def _lines(self) -> list[str]:
         os.lseek(self.fd, 0, os.SEEK_SET)
-        return os.read(self.fd, 1 << 16).decode("utf-8", "replace")
+        return os.read(self.fd, 1 << 16).decode("utf-8", "replace").split("\n")
 
-    def write(self, text: str) -> None:
+    def read(self) -> str:
+        """The fingerprint."""
+        return self._lines()[0]
+
+    def write(self, fingerprint: str) -> None:
+        """Begin with a fingerprint."""
         os.ftruncate(self.fd, 0)
         os.lseek(self.fd, 0, os.SEEK_SET)
-        os.write(self.fd, text.encode("utf-8"))
+        os.write(self.fd, fingerprint.encode("utf-8"))
+
+    def mark(self, path: str) -> None:
+        """Note which entry is the new output."""
+        os.lseek(self.fd, 0, os.SEEK_END)
+        os.write(self.fd, f"\n{os.lstat(path).st_ino}".encode())
+
+    def replaced(self, path: str) -> bool:
+        """Whether what lies at `path` is not the output that was marked as the new one, but the one it replaced."""
+        marks = self._lines()[1:]
+        try:
+            return bool(marks) and str(os.lstat(path).st_ino) not in marks
+        except OSError:
+            return False
 
 
 @contextlib.contextmanager
@@ -187,6 +214,8 @@ def _prepare(path: str, claim: _Claim, fingerprint: str, target: str, *, resume:
     resumed = False
     if os.path.lexists(path):
         resumed = resume and os.path.isdir(path) and not os.path.islink(path)
+        if resumed and claim.replaced(path):
+            resumed = False
         if resumed and claim.read() != fingerprint:
             claim.keep = True
             raise UsageError(
@@ -212,31 +241,43 @@ def _worth_keeping(path: str, error: BaseException) -> bool:
     return any(not name.endswith(".part") for _, _, names in os.walk(path) for name in names)
 
 
-def _commit(partial: str, target: str, *, overwrite: bool) -> None:
-    """Rename into place; an old output is moved aside first and put back if that fails."""
-    aside: str | None = None
+def _commit(partial: str, target: str, claim: _Claim, *, overwrite: bool) -> None:
+    """Rename into place. Where the system allows it, an old output and the new one change names in one step."""
     try:
-        if os.path.lexists(target):
-            if not overwrite:
-                raise UsageError(
-                    f"{target}: appeared while it was being written",
-                    hint="choose another place with -o",
-                )
-            folder, name = os.path.split(os.path.abspath(target))
-            aside = os.path.join(folder, f".{name}.old-{secrets.token_hex(4)}")
-            os.rename(target, aside)
-        try:
+        if not os.path.lexists(target):
             _rename_new(partial, target)
-        except BaseException:
-            if aside is not None:
-                os.rename(aside, target)
-            raise
+            return
+        if not overwrite:
+            raise UsageError(
+                f"{target}: appeared while it was being written",
+                hint="choose another place with -o",
+            )
+        claim.mark(partial)
+        if os.path.isfile(partial) and os.path.isfile(target):
+            os.replace(partial, target)
+        elif exchange(partial, target):
+            remove(partial)
+        else:
+            _replace_by_two_renames(partial, target)
+        _sync_parent(target)
     except OpenReadoutError:
         raise
     except OSError as error:
         raise storage_error(error, target) from error
-    if aside is not None:
-        remove(aside)
+
+
+def _replace_by_two_renames(partial: str, target: str) -> None:
+    """Move the old output aside, put the new one in its place, and remove the old one; undone where that fails."""
+    folder, name = os.path.split(os.path.abspath(target))
+    aside = os.path.join(folder, f".{name}.old-{secrets.token_hex(4)}")
+    try:
+        os.rename(target, aside)
+        _rename_new(partial, target)
+    except BaseException:
+        if os.path.lexists(aside) and not os.path.lexists(target):
+            os.rename(aside, target)
+        raise
+    remove(aside)
 
 
 def _rename_new(partial: str, target: str) -> None:
@@ -252,6 +293,10 @@ def _rename_new(partial: str, target: str) -> None:
             os.unlink(partial)
     else:
         os.rename(partial, target)
+    _sync_parent(target)
+
+
+def _sync_parent(target: str) -> None:
     with contextlib.suppress(OSError):
         sync_folder(os.path.dirname(os.path.abspath(target)))
 

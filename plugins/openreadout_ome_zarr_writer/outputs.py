@@ -7,10 +7,11 @@ import os
 import struct
 import threading
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from typing import BinaryIO, Protocol
 
-from openreadout.errors import StorageError, storage_error
+from openreadout.errors import OpenReadoutError, StorageError, storage_error
 from openreadout.limits import MAX_ENCODED_BYTES
 from openreadout.stores import DirectoryStore, Store
 from openreadout.system import sync_file, sync_folder
@@ -37,6 +38,16 @@ class Output(Protocol):
     store: Store
     files: int
     size: int
+    ordered: bool
+    """Whether values lie one after the other, so that their order must be told."""
+
+    def expect(self, key: str) -> None:
+        """The next value in order."""
+        ...
+
+    def skip(self, key: str) -> None:
+        """A value that was expected has nothing in it and is not written."""
+        ...
 
     def complete(self, key: str) -> bool:
         """Whether an earlier run wrote the value already."""
@@ -64,6 +75,14 @@ class Folder:
 
     With `resume`, files that an earlier run completed stay, and those that it did not are removed.
     """
+
+    ordered = False
+
+    def expect(self, key: str) -> None:
+        """Files have no order."""
+
+    def skip(self, key: str) -> None:
+        """There is no file for it."""
 
     def __init__(self, path: str, *, resume: bool = False) -> None:
         self.path = path
@@ -224,14 +243,19 @@ class Archive:
     """A zip archive of stored members, as RFC-9 recommends: documents first, ZIP64 throughout, no data descriptors.
 
     The documents' places are reserved at the start, since some of their numbers are known only at the end; what is
-    left of the room is filled with spaces, which JSON allows.
+    left of the room is filled with spaces, which JSON allows. Chunks and shards lie in the order that `expect` told,
+    whichever thread is done first, so that one input always gives one archive.
     """
+
+    ordered = True
 
     def __init__(self, path: str, documents: dict[str, bytes]) -> None:
         self.path = path
         self.files = 1
         self.size = 0
         self._members: dict[str, _Member] = {}
+        self._expected: deque[str] = deque()
+        self._ready: dict[str, bytes | None] = {}
         self._lock = threading.Lock()
         try:
             self._file: BinaryIO = open(path, "x+b")  # noqa: SIM115 - closed in finish or abort
@@ -247,21 +271,37 @@ class Archive:
 
     def _append(self, key: str, data: bytes) -> None:
         name = key.encode("utf-8")
+        try:
+            self._file.seek(0, os.SEEK_END)
+            header = self._file.tell()
+            crc = zlib.crc32(data)
+            self._file.write(_local(name, len(data), crc) + data)
+        except OSError as error:
+            raise storage_error(error, self.path) from error
+        self._members[key] = _Member(header, header + 30 + len(name) + 20, len(data), crc)
+
+    def expect(self, key: str) -> None:
         with self._lock:
-            try:
-                self._file.seek(0, os.SEEK_END)
-                header = self._file.tell()
-                crc = zlib.crc32(data)
-                self._file.write(_local(name, len(data), crc) + data)
-            except OSError as error:
-                raise storage_error(error, self.path) from error
-            self._members[key] = _Member(header, header + 30 + len(name) + 20, len(data), crc)
+            self._expected.append(key)
+
+    def skip(self, key: str) -> None:
+        self._take(key, None)
+
+    def _take(self, key: str, data: bytes | None) -> None:
+        """Keep a value until those before it are there, then write all whose turn it is."""
+        with self._lock:
+            self._ready[key] = data
+            while self._expected and self._expected[0] in self._ready:
+                following = self._expected.popleft()
+                value = self._ready.pop(following)
+                if value is not None:
+                    self._append(following, value)
 
     def complete(self, key: str) -> bool:
         return False
 
     def put(self, key: str, data: bytes) -> None:
-        self._append(key, data)
+        self._take(key, data)
 
     def stream(self, key: str) -> Stream:
         return _ArchiveStream(self, key)
@@ -289,6 +329,8 @@ class Archive:
         return list(self._members)
 
     def finish(self, documents: dict[str, bytes], *, sync: bool) -> None:
+        if self._ready or self._expected:
+            raise OpenReadoutError(f"{len(self._ready)} members of the archive were never due")
         try:
             for key, data in documents.items():
                 self._patch(key, data)

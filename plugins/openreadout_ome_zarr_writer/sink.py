@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import struct
 import threading
 from collections.abc import Iterator
@@ -50,6 +51,10 @@ class OmeZarrSink:
         if xml is not None:
             found["OME/METADATA.ome.xml"] = xml
         return found
+
+    def expect(self, image: int, level: int, region: Region) -> None:
+        if self._output.ordered:
+            self._arrays[image, level].expect(region)
 
     def write_block(
         self, image: int, level: int, region: Region, block: NDArray[Any] | None
@@ -107,6 +112,7 @@ class _ArrayWriter:
         v3 = plan.version != "0.4"
         self._keys = ChunkKeys("default" if v3 else "v2", "/", len(level.shape))
         self._shards: dict[ChunkIndex, _Shard] = {}
+        self._blocks_left: dict[ChunkIndex, int] = {}
         self._lock = threading.Lock()
         self._readable: EncodedArray | None = None
         self.copied = 0
@@ -135,6 +141,22 @@ class _ArrayWriter:
                     lookup=self._plan.lookup,
                 )
             return self._readable
+
+    def expect(self, region: Region) -> None:
+        """Tell the output of the values that are complete once this block and those before it are written."""
+        stored = self._level.shard or self._level.chunk
+        for index in chunks_in(region, stored):
+            left = self._blocks_left.pop(index, None) or self._blocks_of(index)
+            if left > 1:
+                self._blocks_left[index] = left - 1
+            else:
+                self._output.expect(f"{self.path}/{self._keys.key(index)}")
+
+    def _blocks_of(self, stored: ChunkIndex) -> int:
+        """How many blocks have a part in a stored chunk."""
+        level = self._level
+        covers = chunk_region(stored, level.shape, level.shard or level.chunk)
+        return math.prod(-(-b // n) - a // n for (a, b), n in zip(covers, level.block, strict=True))
 
     def write(self, region: Region, block: NDArray[Any] | None) -> None:
         """Encode and write the chunks of a block; None writes none of them."""
@@ -193,8 +215,11 @@ class _ArrayWriter:
         if self._finished(index):
             return
         if level.shard is None:
-            if data is not None:
-                self._output.put(f"{self.path}/{self._keys.key(index)}", data)
+            key = f"{self.path}/{self._keys.key(index)}"
+            if data is None:
+                self._output.skip(key)
+            else:
+                self._output.put(key, data)
             return
         inside = grid_shape(level.shard, level.chunk)
         stored = tuple(i // n for i, n in zip(index, inside, strict=True))
@@ -268,6 +293,7 @@ class _Shard:
     def _close(self) -> None:
         """Write the index; a shard without any chunk is not stored at all."""
         if self._stream is None:
+            self._output.skip(self._key)
             return
         index = bytearray()
         for position in itertools.product(*(range(n) for n in self._inside)):
