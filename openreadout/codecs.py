@@ -340,9 +340,11 @@ class CodecChain:
     ) -> tuple[NDArray[Any], CoreForm | None]:
         """Decode one stored chunk, and give it as core Zarr v3 can hold it.
 
-        With `keep` a chain that ends in codecs of the `numcodecs.` namespace counts as well. The form is None when the
-        chunk can only be encoded anew.
+        With `keep` a chain that ends in codecs of the `numcodecs.` namespace counts as well, and so does a lossy one.
+        The form is None when the chunk can only be encoded anew.
         """
+        if keep and self.lossy:
+            return self.decode(data, spec), CoreForm(self.specs, data)
         specs = self._specs(spec)
         lead = len(self.array_array)
         if isinstance(self.array_bytes, PortableArray) and not self.bytes_bytes:

@@ -188,7 +188,7 @@ def _seen(form: CoreForm | None, axes: Axes, stored_axes: int) -> CoreForm | Non
 
     Axes that the view hides or adds have length 1 in a chunk and change nothing in its bytes.
     """
-    if form is None:
+    if form is None or (axes != tuple(range(stored_axes)) and _counts_axes(form.codecs)):
         return None
     order = list(range(stored_axes))
     rest = list(form.codecs)
@@ -200,6 +200,12 @@ def _seen(form: CoreForm | None, axes: Axes, stored_axes: int) -> CoreForm | Non
     if encoded != list(range(len(axes))):
         rest.insert(0, CodecSpec("transpose", {"order": encoded}))
     return CoreForm(tuple(rest), form.data)
+
+
+def _counts_axes(codecs: tuple[CodecSpec, ...]) -> bool:
+    """Whether a `reshape` names axes by number, which a view counts otherwise."""
+    shapes = [spec.configuration.get("shape") for spec in codecs if spec.name == "reshape"]
+    return any(not isinstance(entry, int) for shape in shapes for entry in shape or ())
 
 
 def same_codecs(one: tuple[CodecSpec, ...], other: tuple[CodecSpec, ...]) -> bool:
