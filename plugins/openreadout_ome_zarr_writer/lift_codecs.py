@@ -74,9 +74,9 @@ def inner_names(specs: list[CodecSpec]) -> list[str]:
 
 
 def as_json(spec: CodecSpec) -> dict[str, Any]:
-    """A codec's object for `zarr.json`."""
+    """A codec's object for `zarr.json`; zarr-python wants a configuration of its numcodecs codecs, be it empty."""
     body: dict[str, Any] = {"name": spec.name}
-    if spec.configuration:
+    if spec.configuration or spec.name.startswith(PREFIX):
         body["configuration"] = dict(spec.configuration)
     return body
 
