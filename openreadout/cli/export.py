@@ -80,7 +80,9 @@ if TYPE_CHECKING:
 @click.option("--chunks", metavar="Y,X", help="Chunk lengths of the last axes, slowest first.")
 @click.option("--shards", metavar="Y,X", help="Shard lengths of the last axes, or 'none'.")
 @click.option(
-    "--codec", metavar="NAME[:LEVEL]", help="blosc-zstd (default), blosc-lz4, zstd, gzip or none."
+    "--codec",
+    metavar="NAME[:LEVEL]",
+    help="blosc-zstd (default), blosc-lz4, zstd, gzip or none; keep copies chunks and JPEG tiles.",
 )
 @click.option("--pixel-size", metavar="X,Y[,Z]UNIT", help="Correct the pixel size.")
 @click.option(
