@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import time
 from pathlib import Path
 
 import imagecodecs
@@ -391,3 +392,12 @@ def test_n5_jpeg_is_not_written():
     tool = find_codec("n5.jpeg").from_spec(CodecSpec("n5.jpeg"), find_codec)
     with pytest.raises(UnsupportedFeatureError, match="not written"):
         tool.encode(b"abcd")
+
+
+def test_a_long_run_of_fill_bytes_takes_no_time():
+    data = START + FRAME + SCAN + b"\xff" * 60_000 + b"\x00" + END
+    started = time.perf_counter()
+    assert parse_stream(data).width == 8
+    assert (
+        time.perf_counter() - started < 1
+    )  # a search that begins anew at each of them takes a minute
