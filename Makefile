@@ -74,6 +74,7 @@ coverage: $(VENV)/.developed
 
 docs: $(VENV)/.developed
 	$(BIN)/python docs/generate_cli.py
+	$(BIN)/python docs/generate_schema.py
 
 # Writers of fixed versions in an environment of their own, so that the result is the same byte for byte.
 .venv-fixtures/.installed: fixtures/requirements.txt

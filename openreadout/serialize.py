@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from openreadout.model import Channel, Image, Plate, ResolutionLevel, Window
 
 if TYPE_CHECKING:
+    from openreadout import payloads
     from openreadout.errors import OpenReadoutError
     from openreadout.model import Dataset, Finding
     from openreadout.results import (
@@ -33,14 +34,18 @@ def success(data: Any) -> dict[str, Any]:
 
 def failure(error: OpenReadoutError) -> dict[str, Any]:
     """The envelope of an error."""
-    body = {
+    return {"ok": False, "schema_version": SCHEMA_VERSION, "error": error_body(error)}
+
+
+def error_body(error: OpenReadoutError) -> payloads.Error:
+    """An error of an envelope."""
+    return {
         "code": error.code,
         "message": str(error),
         "hint": error.hint,
         "exit_code": error.exit_code,
         "path": error.path,
     }
-    return {"ok": False, "schema_version": SCHEMA_VERSION, "error": body}
 
 
 def dumps(document: Any, *, indent: int | None = None) -> str:
@@ -62,37 +67,36 @@ def clean(value: Any) -> Any:
     return value
 
 
-def info(result: InfoResult) -> dict[str, Any]:
+def info(result: InfoResult) -> payloads.Info:
     """The payload of `info`."""
     dataset = result.dataset
-    head = {
+    body: payloads.Info = {
         "path": dataset.path,
         "size_bytes": result.size_bytes,
         "format": {"id": dataset.format_id, "name": dataset.format_name},
         "format_version": dataset.format_version,
+        "notes": [],
     }
+    notes = list(dataset.notes)
     if result.view == "format":
-        return {**head, "notes": list(dataset.notes)}
+        return {**body, "notes": notes}
     if result.view == "structure":
         tree = dataset.structure() if dataset.structure is not None else _plain_structure(dataset)
-        return {**head, "structure": tree, "notes": list(dataset.notes)}
+        return {**body, "structure": dict(tree), "notes": notes}
     shown = dataset.images if not result.max_images else dataset.images[: result.max_images]
-    body: dict[str, Any] = {
-        **head,
-        "images": [image(n, item, full=result.view == "full") for n, item in enumerate(shown)],
-    }
+    body["images"] = [image(n, item, full=result.view == "full") for n, item in enumerate(shown)]
     if len(shown) < len(dataset.images):
         body["images_total"] = len(dataset.images)
     if dataset.plate is not None:
         body["plate"] = plate(dataset.plate)
     body["plane_count"] = sum(item.plane_count for item in dataset.images)
-    body["notes"] = list(dataset.notes)
+    body["notes"] = notes
     if result.view == "full":
         body["findings"] = [finding(item) for item in dataset.findings]
         if dataset.members:
             body["members"] = list(dataset.members)
         if dataset.structure is not None:
-            body["structure"] = dataset.structure()
+            body["structure"] = dict(dataset.structure())
     return body
 
 
@@ -112,7 +116,7 @@ def _plain_structure(dataset: Dataset) -> dict[str, Any]:
     return {"kind": dataset.format_id, "children": children}
 
 
-def image(index: int, item: Image, *, full: bool = False) -> dict[str, Any]:
+def image(index: int, item: Image, *, full: bool = False) -> payloads.Image:
     """One image of `info`."""
     physical = item.physical_size
     extra = dict(item.extra)
@@ -123,11 +127,17 @@ def image(index: int, item: Image, *, full: bool = False) -> dict[str, Any]:
     return {
         "index": index,
         "name": item.name,
-        **{f"size_{axis}": item.size(axis) for axis in "xyzct"},
+        "size_x": item.size("x"),
+        "size_y": item.size("y"),
+        "size_z": item.size("z"),
+        "size_c": item.size("c"),
+        "size_t": item.size("t"),
         "dimension_order": item.dimension_order,
         "pixel_type": item.pixel_type,
         "samples_per_pixel": item.samples_per_pixel,
-        "physical_size": None if physical is None else {**physical, "unit": "µm"},
+        "physical_size": None
+        if physical is None
+        else {"x": physical["x"], "y": physical["y"], "z": physical["z"], "unit": "µm"},
         "time_increment_s": item.time_increment_s,
         "channels": [channel(n, c) for n, c in enumerate(channels_of(item))],
         "objective": None if item.objective is None else dict(item.objective),
@@ -149,9 +159,9 @@ def channels_of(item: Image) -> list[Channel]:
     return known + [Channel()] * (count - len(known))
 
 
-def channel(index: int, item: Channel) -> dict[str, Any]:
+def channel(index: int, item: Channel) -> payloads.Channel:
     """One channel of `info`."""
-    body: dict[str, Any] = {
+    body: payloads.Channel = {
         "index": index,
         "name": item.name,
         "color": item.color,
@@ -166,7 +176,7 @@ def channel(index: int, item: Channel) -> dict[str, Any]:
     return body
 
 
-def window(item: Window | None) -> dict[str, Any] | None:
+def window(item: Window | None) -> payloads.Window | None:
     """A display window."""
     if item is None:
         return None
@@ -175,15 +185,19 @@ def window(item: Window | None) -> dict[str, Any] | None:
 
 def resolution_level(
     item: Image, index: int, level: ResolutionLevel, *, full: bool = False
-) -> dict[str, Any]:
+) -> payloads.ResolutionLevel:
     """One level of `info`; `chunk` and `shard` are in the order of the stored axes."""
     layout = level.array.layout
     sizes = {axis: item.size(axis, index) for axis in "xyz"}
-    body: dict[str, Any] = {
+    body: payloads.ResolutionLevel = {
         "level": index,
         "path": level.path,
-        **{f"size_{axis}": size for axis, size in sizes.items()},
-        **{f"downsample_{axis}": _ratio(item.size(axis), size) for axis, size in sizes.items()},
+        "size_x": sizes["x"],
+        "size_y": sizes["y"],
+        "size_z": sizes["z"],
+        "downsample_x": _ratio(item.size("x"), sizes["x"]),
+        "downsample_y": _ratio(item.size("y"), sizes["y"]),
+        "downsample_z": _ratio(item.size("z"), sizes["z"]),
         "chunk": list(layout.chunk),
         "shard": None if layout.shard is None else list(layout.shard),
         "codecs": _codec_names(layout.codecs),
@@ -228,9 +242,9 @@ def _ratio(full: int, size: int) -> float:
     return round(full / size, 6) if size else 1.0
 
 
-def plate(item: Plate) -> dict[str, Any]:
+def plate(item: Plate) -> payloads.Plate:
     """The plate of `info`."""
-    body: dict[str, Any] = {
+    body: payloads.Plate = {
         "name": item.name,
         "rows": list(item.rows),
         "columns": list(item.columns),
@@ -245,36 +259,39 @@ def plate(item: Plate) -> dict[str, Any]:
     return body
 
 
-def finding(item: Finding) -> dict[str, Any]:
+def finding(item: Finding) -> payloads.Finding:
     """One finding; keys that say nothing are left out."""
-    body: dict[str, Any] = {
+    body: payloads.Finding = {
         "code": item.code,
         "severity": item.severity,
         "message": item.message,
-        "image": item.image,
-        "level": item.level,
-        "location": item.location,
     }
-    return {key: value for key, value in body.items() if value is not None}
+    if item.image is not None:
+        body["image"] = item.image
+    if item.level is not None:
+        body["level"] = item.level
+    if item.location is not None:
+        body["location"] = item.location
+    return body
 
 
-def check(report: CheckReport) -> dict[str, Any]:
+def check(report: CheckReport) -> payloads.Check:
     """The payload of `check` and `check --planes`."""
-    body: dict[str, Any] = {
+    body: payloads.Check = {
         "path": report.path,
         "format": report.format_id,
         "ok": report.ok,
         "checks_performed": list(report.checks),
+        "findings": [finding(item) for item in report.findings],
     }
-    if report.planes is not None:
-        body["planes"] = [plane(item) for item in report.planes]
-    body["findings"] = [finding(item) for item in report.findings]
-    return body
+    if report.planes is None:
+        return body
+    return {**body, "planes": [plane(item) for item in report.planes]}
 
 
-def plane(item: PlaneDigest) -> dict[str, Any]:
+def plane(item: PlaneDigest) -> payloads.Plane:
     """One plane with its digest, under the name of its algorithm."""
-    return {
+    body: payloads.Plane = {
         "image": item.image,
         "level": item.level,
         "c": item.c,
@@ -284,11 +301,15 @@ def plane(item: PlaneDigest) -> dict[str, Any]:
         "height": item.height,
         "pixel_type": item.pixel_type,
         "samples_per_pixel": item.samples_per_pixel,
-        item.algorithm: item.digest,
     }
+    if item.algorithm == "sha256":
+        body["sha256"] = item.digest
+    else:
+        body["xxh3"] = item.digest
+    return body
 
 
-def compare(report: CompareReport) -> dict[str, Any]:
+def compare(report: CompareReport) -> payloads.Compare:
     """The payload of `check --against`."""
     return {
         "path": report.path,
@@ -300,9 +321,9 @@ def compare(report: CompareReport) -> dict[str, Any]:
     }
 
 
-def export(report: ExportReport) -> dict[str, Any]:
+def export(report: ExportReport) -> payloads.Export:
     """The payload of `export`."""
-    body: dict[str, Any] = {
+    body: payloads.Export = {
         "input": report.input,
         "output": report.output,
         "format": report.format,
@@ -316,16 +337,22 @@ def export(report: ExportReport) -> dict[str, Any]:
         "verified": report.verified,
         "seconds": round(report.seconds, 3),
     }
-    for key in ("skipped", "changes", "filled_planes", "not_carried", "notes"):
-        value = getattr(report, key)
-        if value:
-            body[key] = value if value is True else list(value)
+    if report.skipped:
+        body["skipped"] = True
+    if report.changes:
+        body["changes"] = list(report.changes)
+    if report.filled_planes:
+        body["filled_planes"] = list(report.filled_planes)
+    if report.not_carried:
+        body["not_carried"] = list(report.not_carried)
+    if report.notes:
+        body["notes"] = list(report.notes)
     return body
 
 
-def in_place(report: InPlaceReport) -> dict[str, Any]:
+def in_place(report: InPlaceReport) -> payloads.InPlace:
     """The payload of `export --in-place`."""
-    body: dict[str, Any] = {
+    body: payloads.InPlace = {
         "input": report.input,
         "output": report.output,
         "files_added": list(report.files_added),
@@ -338,7 +365,7 @@ def in_place(report: InPlaceReport) -> dict[str, Any]:
     return body
 
 
-def preview(report: PreviewReport) -> dict[str, Any]:
+def preview(report: PreviewReport) -> payloads.Preview:
     """The payload of `preview`."""
     return {
         "path": report.path,
@@ -348,12 +375,12 @@ def preview(report: PreviewReport) -> dict[str, Any]:
         "height": report.pixels.shape[0],
         "columns": report.columns,
         "images": [shown_image(item) for item in report.images],
-        "failures": [failure(error)["error"] for error in report.failures],
+        "failures": [error_body(error) for error in report.failures],
         "notes": list(report.notes),
     }
 
 
-def shown_image(item: ShownImage) -> dict[str, Any]:
+def shown_image(item: ShownImage) -> payloads.ShownImage:
     """One image of a picture."""
     return {
         "image": item.image,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -26,7 +26,7 @@ class Outcome:
     input's own.
     """
 
-    data: Callable[[], dict[str, Any]]
+    data: Callable[[], Mapping[str, Any]]
     text: Callable[[bool], None]
     exit_code: int = 0
 

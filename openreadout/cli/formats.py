@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from openreadout import payloads
 
 
 @click.command(
@@ -20,7 +23,7 @@ def formats(as_json: bool, debug: bool) -> int:
     from openreadout import registry, serialize
     from openreadout.cli import output
 
-    data = {
+    data: payloads.Formats = {
         "readers": [_descriptor(reader.descriptor) for reader in registry.readers()],
         "writers": [_descriptor(writer.descriptor) for writer in registry.writers()],
         "codecs": [
@@ -44,7 +47,7 @@ def formats(as_json: bool, debug: bool) -> int:
     return 0
 
 
-def _descriptor(item: Any) -> dict[str, Any]:
+def _descriptor(item: Any) -> payloads.FormatDescription:
     return {
         "id": item.id,
         "name": item.name,
@@ -54,14 +57,14 @@ def _descriptor(item: Any) -> dict[str, Any]:
     }
 
 
-def _lines(data: dict[str, Any]) -> list[str]:
+def _lines(data: payloads.Formats) -> list[str]:
     from openreadout.cli.layout import hang, prose
     from openreadout.cli.output import escape
 
     lines = []
-    for what in ("readers", "writers"):
+    for what, items in (("readers", data["readers"]), ("writers", data["writers"])):
         lines.append(what)
-        for item in data[what]:
+        for item in items:
             head = f"  {escape(item['id']).ljust(10)} "
             lines += hang(head, [escape(item["name"]), *map(escape, item["extensions"])], "  ")
             indent = " " * len(head)

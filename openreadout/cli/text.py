@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from openreadout.cli.layout import (
     codec_label,
@@ -20,6 +20,7 @@ from openreadout.cli.output import Style, escape, human_bytes, human_seconds, nu
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from openreadout import payloads
     from openreadout.model import Finding
     from openreadout.results import (
         CheckReport,
@@ -192,7 +193,7 @@ def in_place(report: InPlaceReport, style: Style, *, planned: bool) -> list[str]
     return lines + notes("note", report.notes, style)
 
 
-def plan(data: dict[str, Any], style: Style) -> list[str]:
+def plan(data: payloads.Plan, style: Style) -> list[str]:
     """`export --dry-run`."""
     names = f"{style.bold(escape(data['input']))} → {style.bold(escape(data['output']))}"
     lines = hang("", [names, f"{data['format']}, {data['layout']}"], "    ")
@@ -206,15 +207,14 @@ def plan(data: dict[str, Any], style: Style) -> list[str]:
         f"{data['files_at_most']} files, {human_bytes(data['bytes_at_most'])} before compression"
     )
     lines.append(f"  total  at most {total}")
-    for word in ("changes", "notes"):
-        lines += notes("changed" if word == "changes" else "note", data.get(word, ()), style)
-    return lines
+    lines += notes("changed", data["changes"], style)
+    return lines + notes("note", data["notes"], style)
 
 
-def _alike(images: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+def _alike(images: Sequence[payloads.PlannedImage]) -> list[list[payloads.PlannedImage]]:
     """Images one after the other that are written in the same way."""
     keys = ("shape", "dtype", "chunk", "shard", "codecs", "source_level")
-    groups: list[list[dict[str, Any]]] = []
+    groups: list[list[payloads.PlannedImage]] = []
     last: object = None
     for item in images:
         layout = [[level.get(key) for key in keys] for level in item["levels"]]
@@ -226,7 +226,7 @@ def _alike(images: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     return groups
 
 
-def _planned(group: Sequence[dict[str, Any]], style: Style) -> list[str]:
+def _planned(group: Sequence[payloads.PlannedImage], style: Style) -> list[str]:
     first = group[0]
     number = str(first["image"])
     name = escape(first["name"] or "(no name)")

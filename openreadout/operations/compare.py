@@ -123,9 +123,9 @@ class _Compare:
         ignored = set(NOT_COMPARED)
         if one.samples_per_pixel != two.samples_per_pixel:
             ignored |= COLOUR_KEYS
-        for key in left:
-            if key not in ignored and not _same(left[key], right[key]):
-                self.differences.append(f"image {number}: {key} {left[key]} and {right[key]}")
+        for (key, a), b in zip(left.items(), right.values(), strict=True):
+            if key not in ignored and not _same(a, b):
+                self.differences.append(f"image {number}: {key} {a} and {b}")
         for key in sorted({*left["extra"], *right["extra"]} - STORAGE_EXTRA):
             a, b = left["extra"].get(key), right["extra"].get(key)
             if not _same(a, b):

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from openreadout.arrays import grid_shape
 from openreadout.codecs import ITEM_BYTES
 from openreadout.operations.target import default_output
 
 if TYPE_CHECKING:
+    from openreadout import payloads
     from openreadout.contracts import ExportPlan, PlannedImage
 
 DOCUMENT_BYTES = 1500
 
 
-def estimate(plan: ExportPlan, path: str, output: str | None) -> dict[str, Any]:
+def estimate(plan: ExportPlan, path: str, output: str | None) -> payloads.Plan:
     """The plan as JSON: images with their arrays, and upper bounds of files and bytes.
 
     Sizes are those of the samples before compression, so the output is rarely larger.
@@ -35,8 +36,8 @@ def estimate(plan: ExportPlan, path: str, output: str | None) -> dict[str, Any]:
     }
 
 
-def _image(planned: PlannedImage) -> dict[str, Any]:
-    levels: list[dict[str, Any]] = []
+def _image(planned: PlannedImage) -> payloads.PlannedImage:
+    levels: list[payloads.PlannedLevel] = []
     for level in planned.levels:
         stored = level.shard or level.chunk
         files = math.prod(grid_shape(level.shape, stored))
