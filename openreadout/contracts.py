@@ -159,6 +159,15 @@ class Written:
     encoded: int
 
 
+@record
+class Bound:
+    """The most that an output can take: files and bytes in all, and those of each array by image and level."""
+
+    files: int
+    size: int
+    arrays: tuple[tuple[tuple[int, int], ...], ...]
+
+
 class Sink(Protocol):
     """One output being written; blocks and chunks may come from several threads, in any order."""
 
@@ -216,6 +225,10 @@ class Writer(Protocol):
 
         With `resume` a folder stands there that an earlier run of the same plan left: what is complete in it stays.
         """
+        ...
+
+    def bound(self, plan: ExportPlan, *, archive: bool = False) -> Bound:
+        """The files and bytes that an output of the plan has at most, worked out without reading a pixel."""
         ...
 
 

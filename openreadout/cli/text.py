@@ -203,9 +203,7 @@ def plan(data: payloads.Plan, style: Style) -> list[str]:
     rest = sum(len(group) for group in groups[MAX_IMAGES:])
     if rest > 0:
         lines.append(f"  … {count(rest, 'more image')}; --json has all")
-    total = (
-        f"{data['files_at_most']} files, {human_bytes(data['bytes_at_most'])} before compression"
-    )
+    total = f"{data['files_at_most']} files, {human_bytes(data['bytes_at_most'])}"
     lines.append(f"  total  at most {total}")
     lines += notes("changed", data["changes"], style)
     return lines + notes("note", data["notes"], style)

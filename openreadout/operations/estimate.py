@@ -5,62 +5,71 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from openreadout import registry
 from openreadout.arrays import grid_shape
-from openreadout.codecs import ITEM_BYTES
-from openreadout.operations.target import default_output
+from openreadout.operations.target import ARCHIVES, default_output
+from openreadout.stores import total_size
 
 if TYPE_CHECKING:
     from openreadout import payloads
-    from openreadout.contracts import ExportPlan, PlannedImage
-
-DOCUMENT_BYTES = 1500
+    from openreadout.contracts import ExportPlan, PlannedImage, PlannedLevel
 
 
 def estimate(plan: ExportPlan, path: str, output: str | None) -> payloads.Plan:
     """The plan as JSON: images with their arrays, and upper bounds of files and bytes.
 
-    Sizes are those of the samples before compression, so the output is rarely larger.
+    An array that is copied as it is stored takes no more than its source does, or than its codecs give.
     """
-    images = [_image(planned) for planned in plan.images]
+    target = output or default_output(path)
+    bound = registry.find_writer("ome-zarr").bound(plan, archive=target.lower().endswith(ARCHIVES))
+    images = [_image(*pair) for pair in zip(plan.images, bound.arrays, strict=True)]
+    copied = [
+        (level, size)
+        for planned, arrays in zip(plan.images, bound.arrays, strict=True)
+        for level, (_, size) in zip(planned.levels, arrays, strict=True)
+        if level.copied
+    ]
+    source = sum(map(total_size, plan.dataset.members or (path,))) if copied else 0
     return {
         "input": path,
-        "output": output or default_output(path),
+        "output": target,
         "format": f"OME-Zarr {plan.version}",
         "layout": plan.layout,
         "images": images,
-        "files_at_most": sum(i["files_at_most"] for i in images) + 2,
-        "bytes_at_most": sum(i["bytes_at_most"] for i in images),
-        "chunks_copied": 0,
+        "files_at_most": bound.files,
+        "bytes_at_most": bound.size + max(0, source - sum(size for _, size in copied)),
+        "chunks_copied": sum(
+            math.prod(grid_shape(level.shape, level.chunk)) for level, _ in copied
+        ),
         "changes": list(plan.changes),
         "notes": list(plan.notes),
     }
 
 
-def _image(planned: PlannedImage) -> payloads.PlannedImage:
-    levels: list[payloads.PlannedLevel] = []
-    for level in planned.levels:
-        stored = level.shard or level.chunk
-        files = math.prod(grid_shape(level.shape, stored))
-        levels.append(
-            {
-                "path": f"{planned.path}/{level.path}".lstrip("/"),
-                "shape": list(level.shape),
-                "dtype": level.dtype,
-                "chunk": list(level.chunk),
-                "shard": None if level.shard is None else list(level.shard),
-                "codecs": [spec.name for spec in level.codecs],
-                "source_level": level.source_level,
-                "files_at_most": files + 1,
-                "bytes_at_most": math.prod(level.shape) * ITEM_BYTES[level.dtype]
-                + files * DOCUMENT_BYTES,
-            }
-        )
+def _image(planned: PlannedImage, arrays: tuple[tuple[int, int], ...]) -> payloads.PlannedImage:
+    levels = [
+        _level(planned, level, *pair) for level, pair in zip(planned.levels, arrays, strict=True)
+    ]
     return {
         "image": planned.source_index,
         "name": planned.image.name,
         "path": planned.path,
         "axes": list(planned.axes),
         "levels": levels,
-        "files_at_most": sum(level["files_at_most"] for level in levels) + 2,
+        "files_at_most": sum(level["files_at_most"] for level in levels),
         "bytes_at_most": sum(level["bytes_at_most"] for level in levels),
+    }
+
+
+def _level(planned: PlannedImage, level: PlannedLevel, files: int, size: int) -> payloads.PlannedLevel:
+    return {
+        "path": f"{planned.path}/{level.path}".lstrip("/"),
+        "shape": list(level.shape),
+        "dtype": level.dtype,
+        "chunk": list(level.chunk),
+        "shard": None if level.shard is None else list(level.shard),
+        "codecs": [spec.name for spec in level.codecs],
+        "source_level": level.source_level,
+        "files_at_most": files,
+        "bytes_at_most": size,
     }

@@ -650,16 +650,26 @@ def digest(block: NDArray[Any]) -> bytes:
 def _cells(levels: Sequence[PlannedLevel]) -> list[tuple[int, ...]]:
     """Cells of the first level's grid, the largest first: what makes one shard of the last level, down to a block.
 
-    Each is made of whole ones of the next.
+    Each is made of whole ones of the next, and the largest of whole shards of every level, so that no shard is left
+    half written where cells are passed over.
     """
     first = levels[0]
     cells = [first.block]
+    extents: list[list[int]] = []
     doubled = [1] * len(first.shape)
     for number, level in enumerate(levels):
         if number:
             doubled = [d * 2 if h else d for d, h in zip(doubled, level.halve, strict=True)]
         extent = [s * d for s, d in zip(level.shard or level.chunk, doubled, strict=True)]
+        extents.append(extent)
         cells.append(tuple(-(-e // c) * c for e, c in zip(extent, cells[-1], strict=True)))
+    whole = tuple(math.lcm(*sides) for sides in zip(*extents, cells[-1], strict=True))
+    cells.append(
+        tuple(
+            -(-n // c) * c if side > n else side
+            for side, n, c in zip(whole, first.shape, cells[-1], strict=True)
+        )
+    )
     return list(reversed(cells))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from openreadout.contracts import FormatDescriptor
 
 if TYPE_CHECKING:
-    from openreadout.contracts import ExportPlan, Lift, LiftPlan, Sink
+    from openreadout.contracts import Bound, ExportPlan, Lift, LiftPlan, Sink
 
 
 class OmeZarrWriter:
@@ -27,6 +27,12 @@ class OmeZarrWriter:
         from openreadout_ome_zarr_writer.sink import OmeZarrSink
 
         return OmeZarrSink(plan, path, archive=archive, resume=resume)
+
+    def bound(self, plan: ExportPlan, *, archive: bool = False) -> Bound:
+        """The files and bytes that an output of the plan has at most."""
+        from openreadout_ome_zarr_writer.bound import bound
+
+        return bound(plan, archive=archive)
 
     def lift(self, plan: LiftPlan) -> Lift:
         """Prepare Zarr v3 and NGFF 0.5 documents for arrays that stay where they are."""

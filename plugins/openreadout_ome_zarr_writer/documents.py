@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,6 +14,24 @@ if TYPE_CHECKING:
     from openreadout.contracts import ExportPlan, PlannedImage
 
 RangesOfImage = dict[int, ngff.Ranges]
+OME_XML = "OME/METADATA.ome.xml"
+
+
+WIDEST = -sys.float_info.max
+"""A number that takes as many characters as any."""
+
+
+def all_documents(plan: ExportPlan, ranges: RangesOfImage) -> dict[str, bytes]:
+    """`documents` and the OME-XML, where there is one."""
+    found = documents(plan, ranges)
+    xml = ome_xml(plan)
+    return found if xml is None else {**found, OME_XML: xml}
+
+
+def widest(plan: ExportPlan) -> RangesOfImage:
+    """Ranges of channels that take the most room in documents, for pixels that nobody has seen yet."""
+    counts = [dict(zip(p.axes, p.levels[0].shape, strict=True)).get("c", 1) for p in plan.images]
+    return {number: dict.fromkeys(range(n), (WIDEST, WIDEST)) for number, n in enumerate(counts)}
 
 
 def documents(plan: ExportPlan, ranges: RangesOfImage) -> dict[str, bytes]:

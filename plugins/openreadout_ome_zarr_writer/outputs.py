@@ -223,8 +223,16 @@ _DATE = (
     1 << 5
 ) | 1  # 1980-01-01: no clock in the bytes, so that one input always gives one archive
 COMMENT = b'{"ome": {"version": "0.5", "zipFile": {"centralDirectory": {"jsonFirst": true}}}}'
-SLACK_BYTES = 4096
-"""Room for numbers in a document that are known only after the pixels were seen."""
+_LOCAL_EXTRA_BYTES = 20
+_CENTRAL_EXTRA_BYTES = 28
+END_BYTES = _END64.size + _LOCATOR.size + _END.size + len(COMMENT)
+"""What ends an archive, beside the entries of its directory."""
+
+
+def member_bytes(name: str) -> int:
+    """Bytes that a member takes beside its data: its header, and its entry in the directory."""
+    length = len(name.encode("utf-8"))
+    return _LOCAL.size + _LOCAL_EXTRA_BYTES + _CENTRAL.size + _CENTRAL_EXTRA_BYTES + 2 * length
 
 
 class _Member:
@@ -242,9 +250,9 @@ class _Member:
 class Archive:
     """A zip archive of stored members, as RFC-9 recommends: documents first, ZIP64 throughout, no data descriptors.
 
-    The documents' places are reserved at the start, since some of their numbers are known only at the end; what is
-    left of the room is filled with spaces, which JSON allows. Chunks and shards lie in the order that `expect` told,
-    whichever thread is done first, so that one input always gives one archive.
+    The documents' places are reserved at the start, with the widest numbers that they may come to hold, since some are
+    known only at the end; what is left of the room is filled with spaces, which JSON and XML allow. Chunks and shards
+    lie in the order that `expect` told, whichever thread is done first, so that one input always gives one archive.
     """
 
     ordered = True
@@ -262,12 +270,8 @@ class Archive:
         except OSError as error:
             raise storage_error(error, path) from error
         self.store: Store = _ArchiveStore(self)
-        self._reserved = {
-            key: len(data) + (SLACK_BYTES if b"omero" in data else 0)
-            for key, data in documents.items()
-        }
-        for key, size in self._reserved.items():
-            self._append(key, b" " * size)
+        for key, data in documents.items():
+            self._append(key, b" " * len(data))
 
     def _append(self, key: str, data: bytes) -> None:
         name = key.encode("utf-8")
@@ -278,7 +282,9 @@ class Archive:
             self._file.write(_local(name, len(data), crc) + data)
         except OSError as error:
             raise storage_error(error, self.path) from error
-        self._members[key] = _Member(header, header + 30 + len(name) + 20, len(data), crc)
+        self._members[key] = _Member(
+            header, header + _LOCAL.size + len(name) + _LOCAL_EXTRA_BYTES, len(data), crc
+        )
 
     def expect(self, key: str) -> None:
         with self._lock:

@@ -16,7 +16,7 @@ from openreadout.codecs import ChunkSpec, CodecChain, CodecSpec
 from openreadout.contracts import Written
 from openreadout.encoded import ChunkKeys, EncodedArray
 from openreadout.errors import OpenReadoutError
-from openreadout_ome_zarr_writer.documents import documents, ome_xml
+from openreadout_ome_zarr_writer.documents import all_documents, widest
 from openreadout_ome_zarr_writer.layout import array_codecs
 from openreadout_ome_zarr_writer.outputs import Archive, Folder, Output, Stream
 
@@ -37,20 +37,15 @@ class OmeZarrSink:
         self._ranges: dict[int, dict[int, tuple[float, float]]] = {}
         self._lock = threading.Lock()
         self._output: Output = (
-            Archive(path, self._documents()) if archive else Folder(path, resume=resume)
+            Archive(path, all_documents(plan, widest(plan)))
+            if archive
+            else Folder(path, resume=resume)
         )
         self._arrays = {
             (n, k): _ArrayWriter(plan, planned, level, self._output)
             for n, planned in enumerate(plan.images)
             for k, level in enumerate(planned.levels)
         }
-
-    def _documents(self) -> dict[str, bytes]:
-        found = documents(self._plan, self._ranges)
-        xml = ome_xml(self._plan)
-        if xml is not None:
-            found["OME/METADATA.ome.xml"] = xml
-        return found
 
     def expect(self, image: int, level: int, region: Region) -> None:
         if self._output.ordered:
@@ -82,7 +77,7 @@ class OmeZarrSink:
             raise OpenReadoutError(
                 f"{len(unfinished)} arrays are not complete, the first is {unfinished[0]}"
             )
-        self._output.finish(self._documents(), sync=sync)
+        self._output.finish(all_documents(self._plan, self._ranges), sync=sync)
 
     def abort(self) -> None:
         self._output.abort()

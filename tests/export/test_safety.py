@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from openreadout.operations import target as target_module
@@ -484,7 +485,31 @@ def test_skip_done_does_not_take_something_else_for_the_output(source, tmp_path,
     assert "--overwrite" in export(source, target, "--skip-done", code=2)["hint"]
 
 
+@pytest.mark.parametrize("name", ["out.ome.zarr", "out.ozx"])
+def test_a_plan_bounds_an_output_whose_numbers_are_seen_only_while_writing(
+    name, make, tmp_path, export, command
+):
+    """Windows of floats stand in the documents, whose room in an archive is reserved before a pixel is read."""
+    random = np.random.default_rng(1)
+    pixels = (random.random((150, 3, 4)) * -1e-300).astype("float64")
+    source = make.image(tmp_path / "a.ome.zarr", [pixels], "cyx", chunks=(1, 3, 4))
+    plan = export(source, tmp_path / name, "--dry-run")
+    report = export(source, tmp_path / name)
+    assert report["bytes_written"] <= plan["bytes_at_most"]
+    assert report["files_written"] <= plan["files_at_most"]
+    assert command("check", "--full", tmp_path / name)["ok"]
+
+
 PLANS = ([], ["--ngff", "0.4"], ["--codec", "none", "--shards", "none"], ["--chunks", "7,7"])
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_plan_bounds_the_bytes_of_an_archive(case, tmp_path, export):
+    target = tmp_path / "out.ozx"
+    plan = export(case.data, target, "--dry-run")
+    report = export(case.data, target)
+    assert target.stat().st_size == report["bytes_written"] <= plan["bytes_at_most"]
+    assert report["files_written"] == plan["files_at_most"] == 1
 
 
 @pytest.mark.parametrize("options", PLANS, ids=" ".join)
