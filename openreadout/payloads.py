@@ -254,7 +254,7 @@ class PlannedImage(TypedDict):
 
 
 class Plan(TypedDict):
-    """`export --dry-run`; bytes are those of the samples before compression."""
+    """`export --dry-run`; bytes are the most that codecs and documents can take, chunks the most that are copied."""
 
     input: str
     output: str

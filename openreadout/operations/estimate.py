@@ -61,7 +61,9 @@ def _image(planned: PlannedImage, arrays: tuple[tuple[int, int], ...]) -> payloa
     }
 
 
-def _level(planned: PlannedImage, level: PlannedLevel, files: int, size: int) -> payloads.PlannedLevel:
+def _level(
+    planned: PlannedImage, level: PlannedLevel, files: int, size: int
+) -> payloads.PlannedLevel:
     return {
         "path": f"{planned.path}/{level.path}".lstrip("/"),
         "shape": list(level.shape),
