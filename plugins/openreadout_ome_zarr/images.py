@@ -47,8 +47,8 @@ KNOWN_KEYS = frozenset(
 ) | {CARRIED_KEY}
 """Attributes of a group that are read; others are those of other programs."""
 
-DEFAULT_IMAGE_LABEL = {"source": {"image": "../../"}}
-"""What the exporter writes for a label whose source says nothing of it."""
+DEFAULT_IMAGE_LABEL = {"source": {"image": "../../"}, "version": None}
+"""What the exporter writes for a label whose source says nothing of it, whatever the version."""
 
 GEOMETRIC = ("scale", "translation", "origin_um")
 
@@ -407,7 +407,8 @@ def _merge_carried(image: Image, carried: Carried) -> Image:
 
     kept = {key: value for key, value in image.extra.items() if key in STRUCTURAL}
     block = image.extra.get("image_label")
-    if block is not None and ("image_label" in carried.extra or block != DEFAULT_IMAGE_LABEL):
+    made_up = block is not None and {**block, "version": None} == DEFAULT_IMAGE_LABEL
+    if block is not None and ("image_label" in carried.extra or not made_up):
         kept["image_label"] = block
     brought = {key: value for key, value in carried.extra.items() if key not in STRUCTURAL}
     if "translation" not in brought and any(image.extra.get("translation", ())):
