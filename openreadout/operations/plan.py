@@ -296,6 +296,11 @@ def _plan_image(number: int, image: Image, path: str, options: PlanOptions) -> P
     levels: list[PlannedLevel] = []
     for level in own:
         source = level_source(image, level, options)
+        if source.array.dtype not in ITEM_BYTES:
+            raise UnsupportedFeatureError(
+                f"image {number}: data type {source.array.dtype} of level {level} is not one of pixels",
+                hint="leave the level out with --pyramid none",
+            )
         scale, translation = _geometry(image, level, axes, units, source)
         levels.append(
             _storage(

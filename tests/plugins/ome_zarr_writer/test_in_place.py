@@ -404,6 +404,15 @@ def test_codecs_that_zarr_v3_lacks_are_refused(tmp_path):
     assert tree(path) == before
 
 
+def test_a_level_of_a_type_without_pixels_is_refused(fixtures, tmp_path):
+    path = copied(fixtures / "ome-zarr" / V2_CASES[1], tmp_path / "data")
+    file = path / "1" / ".zarray"
+    document = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps(document | {"dtype": "|S4"}), encoding="utf-8")
+    with pytest.raises(UnsupportedFeatureError, match="of level 1 is not one of pixels"):
+        lift(path)
+
+
 def test_a_folder_that_leads_elsewhere_is_not_written_to(fixtures, tmp_path):
     inside = copied(fixtures / "n5" / N5_CASES[0], tmp_path / "data.n5")
     shutil.move(inside / "em" / "s1", tmp_path / "elsewhere")
