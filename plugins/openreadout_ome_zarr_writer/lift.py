@@ -76,7 +76,8 @@ class OmeZarrLift:
 
     def drop_older(self) -> None:
         for key in reversed(self.older):
-            self._remove(self._file(key))
+            with contextlib.suppress(FileNotFoundError):
+                self._remove(self._file(key))
 
     def _file(self, key: str) -> str:
         return os.path.join(self._store.path, *key.split("/"))
