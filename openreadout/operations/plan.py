@@ -114,11 +114,15 @@ def _kept_notes(planned: Sequence[PlannedImage], options: PlanOptions) -> list[s
         return []
     levels = [level for image in planned for level in image.levels if level.copied]
     names = list(dict.fromkeys(name for level in levels for name in uncommon(level.codecs)))
-    notes = [
-        f"image {image.source_index}: its chunks cannot be kept as they are stored, and are encoded anew"
-        for image in planned
-        if not any(level.copied for level in image.levels)
-    ]
+    notes = []
+    for image in planned:
+        own = [level for level in image.levels if level.source_level is not None]
+        anew = [level.path for level in own if not level.copied]
+        if anew:
+            which = "chunks" if len(anew) == len(own) else f"chunks of level {', '.join(anew)}"
+            notes.append(
+                f"image {image.source_index}: its {which} cannot be kept as they are stored, and are encoded anew"
+            )
     if names:
         notes.append(f"chunks are kept under {', '.join(names)}, which few other readers open")
     return notes

@@ -7,6 +7,7 @@ holds. ITU-T T.81, annex B; TIFF Technical Note 2; Zarr extension codec `jpeg`.
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections.abc import Iterator
@@ -25,6 +26,13 @@ TABLES = frozenset({QUANTISATION, HUFFMAN})
 LEADING = frozenset({*range(APP0, APP0 + 16), COMMENT})
 FRAMES = frozenset(range(0xC0, 0xD0)) - {HUFFMAN, 0xC8, 0xCC}
 MAX_SEGMENTS = 1000
+MAX_SCANS = 3
+"""Baseline coding has one scan for all components, or one for each."""
+OVERHEAD = 4096
+"""Bytes beside twice those of the samples that a stream may have: tables, and a small profile.
+
+The tiles of a TIFF may share tables, and even their bytes; a few kilobytes of a file are not to fill a disk.
+"""
 UNCONVERTED = (APP14, b"Adobe" + struct.pack(">HHHB", 100, 0, 0, 0))
 """The marker that says of three components that they are no YCbCr."""
 DEFAULT_QUALITY = 95
@@ -76,7 +84,8 @@ def stand_alone(
     -------
     CoreForm or None
         Its chain begins at a C-order array of the chunk's samples of any shape. None where the stream is of another
-        size, not baseline, subsampled as the codec does not allow, or decodes to other samples when it is alone.
+        size, not baseline, subsampled as the codec does not allow, much larger than its samples, or decodes to other
+        samples when it is alone.
     """
     parsed = _parse(stream)
     shared = None if tables is None else _parse(tables)
@@ -89,7 +98,9 @@ def stand_alone(
     for head in _candidates(merged, frame):
         configuration = _configuration(head, frame)
         data = _written(head, parsed.scans)
-        if configuration is not None and _same(data, shape, samples):
+        if configuration is None or len(data) > 2 * math.prod(shape) + OVERHEAD:
+            continue
+        if _same(data, shape, samples):
             lengths = list(shape if shape[2] == 3 else shape[:2])
             chain = CodecSpec("reshape", {"shape": lengths}), CodecSpec("jpeg", configuration)
             return CoreForm(chain, data)
@@ -104,7 +115,7 @@ def _parse(stream: bytes) -> _Parsed | None:
     if stream[:2] != b"\xff\xd8":
         return None
     head: list[_Segment] = []
-    at, first = 2, -1
+    at, first, scans = 2, -1, 0
     for _ in range(MAX_SEGMENTS):
         found = _MARKER.match(stream, at)
         if found is None:
@@ -117,8 +128,9 @@ def _parse(stream: bytes) -> _Parsed | None:
             return None
         if marker == SCAN:
             first = first if first >= 0 else found.end() - 2
+            scans += 1
             after = _AFTER_SCAN.search(stream, stop)
-            if after is None:
+            if after is None or scans > MAX_SCANS:
                 return None
             stop = after.start()
         elif first < 0:

@@ -110,7 +110,7 @@ def decoded(source, level=0):
     if "S" not in axes:
         return data.transpose(order)
     data = data.transpose([*order, axes.index("S")])
-    return np.concatenate([data[..., s] for s in range(data.shape[-1])], axis=1)
+    return np.concatenate([np.moveaxis(data[:, c], -1, 1) for c in range(data.shape[1])], axis=1)
 
 
 def codecs(target, level=0):
@@ -171,6 +171,18 @@ def test_planes_of_colour_stay_apart(tmp_path, capsys):
     assert same(source, tmp_path / "out")
 
 
+def test_channels_of_colour_stay_apart(tmp_path, capsys):
+    """Two channels of three samples become six channels, and a chunk holds those of one."""
+    data = np.ascontiguousarray(picture(64, 96, 6).reshape(64, 96, 2, 3).transpose(2, 0, 1, 3))
+    source = write_tiff(
+        tmp_path / "in.ome.tif", data, "CYXS", tile=(32, 32), compression="jpeg", photometric="rgb"
+    )
+    report = export(capsys, source, tmp_path / "out", "--codec", "keep")
+    assert report["chunks_copied"] == 2 * 6
+    assert zarr.open_array(tmp_path / "out" / "0", mode="r").shape == (1, 6, 1, 64, 96)
+    assert same(source, tmp_path / "out")
+
+
 def test_every_chunk_is_a_picture_of_its_own(tmp_path, capsys):
     source = write_tiff(
         tmp_path / "in.ome.tif", picture(100, 100, 3), "YXS", tile=(64, 64), compression="jpeg",
@@ -197,6 +209,25 @@ def test_levels_are_kept_too(tmp_path, capsys):
     assert (report["levels_written"], report["chunks_encoded"]) == (3, 0)
     assert report["chunks_copied"] == 4 * 4 + 2 * 2 + 1
     assert all(same(source, tmp_path / "out", level) for level in range(3))
+
+
+def test_a_level_of_another_compression_is_told(tmp_path, capsys):
+    data = picture(128, 128, 3)
+    source = tmp_path / "in.ome.tif"
+    with tifffile.TiffWriter(source, ome=True) as writer:
+        writer.write(
+            data, metadata={"axes": "YXS"}, subifds=1, tile=(64, 64), compression="jpeg",
+            photometric="rgb",
+        )  # fmt: skip
+        writer.write(
+            np.ascontiguousarray(data[::2, ::2]), subfiletype=1, tile=(64, 64),
+            compression="zlib", photometric="rgb",
+        )  # fmt: skip
+    report = export(capsys, source, tmp_path / "out", "--codec", "keep")
+    assert report["chunks_copied"] == 4
+    assert any("level 1 cannot be kept" in note for note in report["notes"])
+    assert same(source, tmp_path / "out")
+    assert same(source, tmp_path / "out", 1)
 
 
 def test_levels_that_are_made_are_not_lossy(tmp_path, capsys):
@@ -266,6 +297,19 @@ def test_tables_of_the_ifd_are_merged_in(extra, tmp_path, capsys):
     )
     report = export(capsys, source, tmp_path / "out", "--codec", "keep")
     assert report["chunks_copied"] == 9
+    assert same(source, tmp_path / "out")
+
+
+def test_tables_that_outweigh_the_pixels_are_not_copied_into_every_chunk(tmp_path, capsys):
+    data = picture(64, 64, 3)
+    tables = pillow(np.ascontiguousarray(data[:32, :32]), "RGB", streamtype=1)
+    tables = tables[:-2] + tables[2:-2] * 40 + tables[-2:]
+    streams = [pillow(tile, "RGB", streamtype=2) for tile in tiles(data, 32)]
+    source = write_streams(
+        tmp_path / "in.ome.tif", streams, data.shape, (32, 32), "ycbcr", jpegtables=tables
+    )
+    report = export(capsys, source, tmp_path / "out", "--codec", "keep")
+    assert report["chunks_copied"] == 0
     assert same(source, tmp_path / "out")
 
 
@@ -366,16 +410,20 @@ def test_bytes_behind_a_stream_are_left_out(tmp_path, capsys):
 
 def one_odd_tile(path, odd):
     """400 tiles, of which one in the middle is another; the plan cannot try them all."""
-    data = picture(320, 320, 1)[..., 0]
-    streams = [pillow(tile, "L") for tile in tiles(data, 16)]
+    data = picture(320, 320, 3)
+    streams = [pillow(tile, "RGB", subsampling=2) for tile in tiles(data, 16)]
     streams[145] = odd(list(tiles(data, 16))[145])
-    return write_streams(path, streams, data.shape, (16, 16), "minisblack")
+    return write_streams(path, streams, data.shape, (16, 16), "ycbcr")
 
 
-def test_a_tile_that_turns_out_unlike_the_others_ends_the_export(tmp_path, capsys):
-    source = one_odd_tile(tmp_path / "in.ome.tif", lambda t: pillow(t, "L", progressive=True))
+@pytest.mark.parametrize("odd", [{"progressive": True}, {"subsampling": 0}], ids=str)
+def test_a_tile_that_turns_out_unlike_the_others_ends_the_export(odd, tmp_path, capsys):
+    source = one_odd_tile(
+        tmp_path / "in.ome.tif", lambda tile: pillow(tile, "RGB", **{"subsampling": 2} | odd)
+    )
     error = export(capsys, source, tmp_path / "out", "--codec", "keep", code=6)
     assert "without --codec keep" in error["hint"]
+    assert "IFD 0" in error["message"]
     assert not (tmp_path / "out").exists()
     export(capsys, source, tmp_path / "out")
     assert same(source, tmp_path / "out")
@@ -383,7 +431,7 @@ def test_a_tile_that_turns_out_unlike_the_others_ends_the_export(tmp_path, capsy
 
 @pytest.mark.parametrize("options", [(), ("--codec", "keep")], ids=str)
 def test_a_damaged_tile_is_damage(options, tmp_path, capsys):
-    source = one_odd_tile(tmp_path / "in.ome.tif", lambda t: pillow(t, "L")[:-40])
+    source = one_odd_tile(tmp_path / "in.ome.tif", lambda tile: pillow(tile, "RGB")[:-40])
     error = export(capsys, source, tmp_path / "out", *options, code=4)
     assert error["code"] == "corrupt_file"
     assert not (tmp_path / "out").exists()
