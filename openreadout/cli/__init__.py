@@ -114,6 +114,9 @@ def run(arguments: list[str]) -> int:
         return _interrupted(error.__cause__)
     except KeyboardInterrupt as error:
         return _interrupted(error)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return UsageError.exit_code
     except click.ClickException as error:
         if debug:
             raise
@@ -166,7 +169,7 @@ def unexpected(error: Exception) -> OpenReadoutError:
 def _usage(error: click.ClickException) -> UsageError:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "openreadout"
-    message = error.format_message().rstrip(".")
+    message = " ".join(error.format_message().split()).rstrip(".")
     return UsageError(
         message[:1].lower() + message[1:], hint=f"{command} --help shows the options with examples"
     )

@@ -72,7 +72,7 @@ def test_extra_tells_of_the_source_and_structure_of_the_store(tmp_path, make):
     assert image.extra["group"] == "/"
     assert image.extra["ngff_version"] == "0.4"
     assert image.extra["stage"] == [1, 2]
-    assert "well" not in image.extra
+    assert image.extra["well"] == "Z/9"  # where the source had the image, which an export keeps
     assert "label" not in image.extra
     assert "scale" not in image.extra
 
