@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from openreadout import serialize
+from openreadout.arrays import AxisView
 from openreadout.cli.layout import (
     MARGIN,
     codec_label,
@@ -24,6 +25,7 @@ from openreadout.cli.output import Style, escape, human_bytes, number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from openreadout.arrays import ChunkedArray
     from openreadout.model import Channel, Dataset, Image, Plate
     from openreadout.results import InfoResult
 
@@ -204,7 +206,7 @@ def _levels(image: Image, style: Style) -> list[str]:
     deep = any(image.size("z", n) > 1 for n in range(len(image.levels)))
     axes = [a for a in image.axis_names if a in ("zyx" if deep else "yx")]
     for n, level in enumerate(image.levels[:MAX_LEVELS]):
-        chunk, shard = lengths(level.array.layout.chunk, level.array.layout.shard)
+        chunk, shard = lengths(*_stored(level.array))
         stored = (
             f"chunk {chunk}",
             f"shard {shard}" if shard else "",
@@ -218,6 +220,22 @@ def _levels(image: Image, style: Style) -> list[str]:
         lines += row("stored", [cell for cell in rows[0][2:] if cell], style, "   ")
     rest = len(image.levels) - MAX_LEVELS
     return lines + ([f"{' ' * MARGIN}… {count(rest, 'more level')}"] if rest > 0 else [])
+
+
+def _stored(array: ChunkedArray) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Chunk and shard in the order of the image's axes, in which everything else is told."""
+    chunk, shard = array.layout.chunk, array.layout.shard
+    turned = _turned(array, chunk)
+    if turned != array.chunk_shape:  # the layout is in that order already, as that of N5 is
+        return chunk, shard
+    return turned, None if shard is None else _turned(array, shard)
+
+
+def _turned(array: ChunkedArray, stored: tuple[int, ...]) -> tuple[int, ...]:
+    if not isinstance(array, AxisView):
+        return stored
+    inner = _turned(array.array, stored)
+    return tuple(1 if axis is None else inner[axis] for axis in array.axes)
 
 
 # -- plates ----------------------------------------------------------------------------------------

@@ -133,7 +133,9 @@ def codec_label(specs: Iterable[object]) -> str:
     return ", ".join(escape(name) for name in names) or "not compressed"
 
 
-_LAYOUT_ONLY = {"bytes", "sharding_indexed", "n5_default", "endian", "none", "raw"}
+_LAYOUT_ONLY = {
+    "bytes", "sharding_indexed", "n5_default", "transpose", "reshape", "endian", "none", "raw",
+}  # fmt: skip
 
 
 def _codec_name(name: str, settings: object) -> str | None:

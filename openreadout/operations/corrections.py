@@ -110,16 +110,36 @@ def _with_channels(image: Image, wanted: Corrections) -> Image:
 
 
 def _differences(number: int, before: Image, after: Image) -> list[str]:
+    """Each correction in words: `image 0 pixel size: unknown is now 0.5 × 0.5 µm`."""
     changes = []
-    for what in ("name", "physical_size", "time_increment_s"):
+    for what, show in (
+        ("name", _text),
+        ("physical_size", _voxel),
+        ("time_increment_s", lambda value: "unknown" if value is None else f"{value:g} s"),
+    ):
         old, new = getattr(before, what), getattr(after, what)
         if old != new:
-            changes.append(f"image {number} {what}: {old} is now {new}")
+            changes.append(f"image {number} {_WORDS[what]}: {show(old)} is now {show(new)}")
     for n, channel in enumerate(after.channels):
         old_channel = before.channels[n] if n < len(before.channels) else Channel()
-        if channel != old_channel:
-            was = f"{old_channel.name} {old_channel.color}"
-            changes.append(
-                f"image {number} channel {n}: {was} is now {channel.name} {channel.color}"
-            )
+        for what in ("name", "color"):
+            old, new = getattr(old_channel, what), getattr(channel, what)
+            if old != new:
+                changes.append(
+                    f"image {number} channel {n} {what}: {_text(old)} is now {_text(new)}"
+                )
     return changes
+
+
+_WORDS = {"name": "name", "physical_size": "pixel size", "time_increment_s": "time increment"}
+
+
+def _text(value: str | None) -> str:
+    return "unknown" if value is None else value
+
+
+def _voxel(size: dict[str, float | None] | None) -> str:
+    if size is None:
+        return "unknown"
+    known = {axis: value for axis in "xyz" if (value := size[axis]) is not None}
+    return f"{' × '.join(f'{value:g}' for value in known.values())} µm ({' '.join(known)})"

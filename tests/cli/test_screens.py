@@ -261,6 +261,13 @@ def test_without_unicode_everything_is_ascii(openreadout, fixtures):
         assert "\\u" not in run.stdout
 
 
+def test_chunks_are_in_the_order_of_the_sizes_beside_them(openreadout, tmp_path, fixtures):
+    path = zarr_image(tmp_path / "x.zarr", (30, 20, 10), "xyz", chunks=(15, 10, 5))
+    assert re.search(r"10 × 20 × 30 +chunk 5 × 10 × 15", openreadout("info", path).stdout)
+    n5 = openreadout("info", fixtures / "n5/z5py-viewer-pyramid/pyramid.n5").stdout
+    assert re.search(r"6 × 24 × 30 +chunk 4 × 16 × 16", n5)
+
+
 # -- one value -------------------------------------------------------------------------------------
 
 

@@ -120,7 +120,7 @@ def test_a_key_that_no_type_names_is_noticed(generator, capsys, fixtures):
     run(["info", "--json", str(fixtures / SAMPLES[0])])
     document = json.loads(capsys.readouterr().out)
     document["data"]["images"][0]["resolution_levels"][0]["surprise"] = 1
-    with pytest.raises(jsonschema.ValidationError, match="not valid"):
+    with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(document, generator.envelope("info", closed=True))
     jsonschema.validate(document, generator.envelope("info"))
 
