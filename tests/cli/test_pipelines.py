@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
 import shutil
 import signal
 import struct
 import subprocess
 import sys
-import termios
 import time
 
 import pytest
+
+fcntl = pytest.importorskip("fcntl", reason="terminals and shells of Unix")
+pty = pytest.importorskip("pty")
+termios = pytest.importorskip("termios")
 
 COMMAND = f"{sys.executable} -m openreadout"
 
