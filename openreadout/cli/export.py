@@ -144,7 +144,7 @@ def export(**options: Any) -> int:
 def _options(options: dict[str, Any]) -> ExportOptions:
     from openreadout.operations.corrections import Corrections, parse_pixel_size
     from openreadout.operations.export import ExportOptions
-    from openreadout.operations.plan import PlanOptions
+    from openreadout.operations.storage import PlanOptions
 
     level = parse_level(options["level"])
     if level == -1:

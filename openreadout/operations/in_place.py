@@ -24,7 +24,8 @@ from openreadout.errors import (
     VerificationError,
 )
 from openreadout.model import AXIS_TYPES, Dataset, Image
-from openreadout.operations.plan import PlanOptions, make_plan
+from openreadout.operations.plan import make_plan
+from openreadout.operations.storage import PlanOptions
 from openreadout.planes import Selection, digest_planes
 from openreadout.results import InPlaceReport
 from openreadout.stores import Store

@@ -357,22 +357,25 @@ def _label_picture(image: Image, values: NDArray[Any]) -> NDArray[Any]:
     rgb = np.clip(np.abs((hue[:, None] * 6 + np.array([0, 4, 2])) % 6 - 3) - 1, 0, 1)
     table = _bytes(0.25 + 0.75 * np.nan_to_num(rgb))
     table[found == 0] = 0
-    for value, color in _label_colors(image):
-        table[found == value] = color
+    known = _label_colors(image)
+    if known:
+        for n, value in enumerate(found.tolist()):
+            if value in known:
+                table[n] = known[value]
     return np.asarray(table[places.reshape(-1)].reshape(*values.shape, 3))
 
 
-def _label_colors(image: Image) -> list[tuple[int, tuple[int, int, int]]]:
+def _label_colors(image: Image) -> dict[int, tuple[int, int, int]]:
     block = image.extra.get("image_label")
     colors = block.get("colors") if isinstance(block, dict) else None
-    known = []
+    known = {}
     for entry in colors if isinstance(colors, list) else ():
         value = entry.get("label-value") if isinstance(entry, dict) else None
         rgba = entry.get("rgba") if isinstance(entry, dict) else None
         if not isinstance(value, int) or not isinstance(rgba, list):
             continue
         if len(rgba) in (3, 4) and all(_is_byte(part) for part in rgba):
-            known.append((value, (rgba[0], rgba[1], rgba[2])))
+            known[value] = (rgba[0], rgba[1], rgba[2])
     return known
 
 

@@ -1,0 +1,116 @@
+"""Reading an export back: opened as anybody would, every block compared with what was noted while writing."""
+
+from __future__ import annotations
+
+import math
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from openreadout import registry
+from openreadout.arrays import Region, chunks_in, read_region
+from openreadout.errors import OpenReadoutError, VerificationError
+from openreadout.model import Dataset
+from openreadout.operations.sources import LevelSource
+from openreadout.operations.walk import ABSENT, DIGEST_BYTES, Pass, digest, half, passes
+from openreadout.operations.writing import Writing
+
+
+class ReadBack:
+    """The proof of an export that is written."""
+
+    def __init__(self, run: Writing) -> None:
+        self._run = run
+
+    def verify(self, path: str) -> None:
+        """Open the output as anybody would and compare geometry and every block with what was written.
+
+        Raises
+        ------
+        VerificationError
+        """
+        try:
+            with registry.open_dataset(path) as written:
+                self._same_geometry(written)
+                for step in passes(self._run.plan):
+                    self._same_blocks(step, written)
+        except VerificationError:
+            raise
+        except OpenReadoutError as error:
+            raise VerificationError(f"the output does not read back: {error}", path=path) from error
+
+    def _same_geometry(self, written: Dataset) -> None:
+        if len(written.images) != len(self._run.plan.images):
+            raise VerificationError(
+                f"the output shows {len(written.images)} images where {len(self._run.plan.images)} were written"
+            )
+        for number, (image, found) in enumerate(
+            zip(self._run.plan.images, written.images, strict=True)
+        ):
+            shapes = [level.array.shape for level in found.levels]
+            if shapes != [level.shape for level in image.levels] or found.axis_names != image.axes:
+                raise VerificationError(
+                    f"image {number} of the output has other axes or sizes than were written"
+                )
+            if found.dtype != image.levels[0].dtype or found.label != image.image.label:
+                raise VerificationError(
+                    f"image {number} of the output has another type than was written"
+                )
+            for mine, level in zip(image.levels, found.levels, strict=True):
+                known = [s for s in level.scale if s is not None]
+                if len(known) == len(mine.scale) and not np.allclose(
+                    known, mine.scale, rtol=1e-9, atol=0
+                ):
+                    raise VerificationError(
+                        f"image {number} of the output has another scale than was written"
+                    )
+
+    def _same_blocks(self, step: Pass, written: Dataset) -> None:
+        image = self._run.plan.images[step.image]
+        found = written.images[step.image]
+        numbers = range(step.first, step.last + 1)
+        lossy = {n: self._run.lossy(image.levels[n]) for n in numbers}
+        notes = [memoryview(self._run.digests.get((step.image, n), b"")) for n in numbers]
+
+        def work(numbered: tuple[int, Region]) -> int:
+            at, region = numbered
+            size = 0
+            for number, expected in zip(numbers, notes, strict=True):
+                level = image.levels[number]
+                if number > step.first:
+                    region = half(region, level)
+                noted = bytes(expected[at * DIGEST_BYTES : (at + 1) * DIGEST_BYTES])
+                array = found.levels[number].array
+                if level.copied:
+                    same = self._same_bytes(array, region, noted, lossy=lossy[number])
+                else:
+                    same = self._same_samples(array, region, noted)
+                if not same:
+                    where = " × ".join(f"{a}-{b - 1}" for a, b in region)
+                    raise VerificationError(
+                        f"image {step.image} level {number}: samples {where} read back as others"
+                    )
+                size += math.prod(b - a for a, b in region) * np.dtype(level.dtype).itemsize
+            return size
+
+        walk = enumerate(self._run.walk(step))
+        with closing(self._run.workers.map(work, walk, ahead=self._run.workers.threads)) as results:
+            for size in results:
+                self._run.advance(size)
+
+    def _same_bytes(self, array: Any, region: Region, noted: bytes, *, lossy: bool) -> bool:
+        """What was taken over must be there byte for byte, and from a lossy codec come back sample by sample."""
+        hashed = xxhash.xxh3_128()
+        for index in chunks_in(region, array.chunk_shape):
+            data = array.read_encoded(index)
+            hashed.update(b"-" if data is None else xxhash.xxh3_128_digest(data))
+            if lossy and data is not None:
+                hashed.update(digest(array.read_chunk(index)))
+        return hashed.digest() == noted
+
+    def _same_samples(self, array: Any, region: Region, noted: bytes) -> bool:
+        if noted == ABSENT:
+            return not LevelSource(array, (None,) * len(region)).is_stored(region)
+        return digest(read_region(array, region)) == noted

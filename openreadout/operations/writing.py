@@ -1,0 +1,304 @@
+"""Writing the levels of an export: blocks of the source, encoded or taken over, and the levels made from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xxhash
+
+from openreadout.arrays import (
+    ChunkedArray,
+    ChunkIndex,
+    Region,
+    chunk_region,
+    chunks_in,
+    grid_shape,
+    read_region,
+    region_shape,
+)
+from openreadout.codecs import CodecChain
+from openreadout.contracts import ExportPlan, PlannedImage, PlannedLevel, Sink
+from openreadout.errors import UnsupportedFeatureError
+from openreadout.operations.copying import CopySource, Taken, same_codecs
+from openreadout.operations.plan import level_source
+from openreadout.operations.storage import PlanOptions
+from openreadout.operations.walk import ABSENT, Pass, blocks, cells, digest, half, passes
+from openreadout.pyramid import downsample
+from openreadout.workers import Workers
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Progress = Callable[[int, int], None]
+FEW_BLOCKS = 256
+"""Levels of fewer blocks are walked through, stored or not."""
+_Read = Callable[[Region], "tuple[NDArray[Any] | None, bytes | None]"]
+"""Gives the samples of a block, None where nothing is stored, and the digest of bytes that were taken over."""
+
+
+class Writing:
+    """One export under way: writes every level, and notes the digest of every block."""
+
+    def __init__(
+        self,
+        plan: ExportPlan,
+        options: PlanOptions,
+        sink: Sink,
+        workers: Workers,
+        progress: Progress | None,
+        *,
+        verified: bool,
+    ) -> None:
+        self.plan = plan
+        self.options = options
+        self.sink = sink
+        self.workers = workers
+        self.progress = progress
+        self.digests: dict[tuple[int, int], bytearray] = {}
+        self.occupied: dict[tuple[int, int], set[ChunkIndex] | None] = {}
+        self.done = 0
+        self.total = sum(
+            math.prod(level.shape) * np.dtype(level.dtype).itemsize
+            for image in plan.images
+            for level in image.levels
+        ) * (2 if verified else 1)
+
+    def write(self) -> None:
+        """Write every level of every image."""
+        for step in passes(self.plan):
+            self._write_pass(step)
+
+    def walk(self, step: Pass) -> Iterator[Region]:
+        """The blocks of a pass; the same each time it is asked for."""
+        levels = self.plan.images[step.image].levels[step.first : step.last + 1]
+        key = step.image, step.first
+        if key not in self.occupied:
+            self.occupied[key] = self._occupied(step, levels)
+        return blocks(levels, self.occupied[key])
+
+    def _occupied(self, step: Pass, levels: Sequence[PlannedLevel]) -> set[ChunkIndex] | None:
+        """Cells of a sparse level that hold anything; None for a level that is better walked through.
+
+        A store can declare terabytes and hold a few chunks: what is not stored must cost nothing.
+        """
+        cell = cells(levels)[0]
+        first = levels[0]
+        count = math.prod(grid_shape(first.shape, first.block))
+        if count < FEW_BLOCKS or math.prod(grid_shape(first.shape, cell)) < 2:
+            return None
+        array, halve = self._origin(step, first)
+        presence = None if array is None else array.presence()
+        if array is None or presence is None or not presence.exact:
+            return None
+        if presence.stored * 2 > presence.total:
+            return None
+        found: set[ChunkIndex] = set()
+        for index in array.stored_indices():
+            covers = chunk_region(index, array.shape, array.chunk_shape)
+            shown = [
+                (a // 2, -(-b // 2)) if h else (a, b)
+                for (a, b), h in zip(covers, halve, strict=True)
+            ]
+            found.update(chunks_in(tuple(shown), cell))
+        return found
+
+    def _origin(
+        self, step: Pass, first: PlannedLevel
+    ) -> tuple[ChunkedArray | None, Sequence[bool]]:
+        """The array that a pass reads, and which of its axes are halved; None where a selection hides parts of it."""
+        if first.source_level is None:
+            return self.sink.readable(step.image, step.first - 1), first.halve
+        image = self.plan.images[step.image].image
+        source = level_source(image, first.source_level, self.options)
+        return (source.array if source.whole else None), (False,) * len(first.shape)
+
+    def _write_pass(self, step: Pass) -> None:
+        image = self.plan.images[step.image]
+        watched = step.first == 0 and _wants_range(image)
+        read = self._taker(image, step) or self._reader(image, step)
+
+        def work(region: Region) -> tuple[list[bytes], int]:
+            block, taken = read(region)
+            if block is not None and watched:
+                self._observe(step.image, image, region, block)
+            return self._write_block(step, image, region, block, taken)
+
+        walk = self._announced(step)
+        # closed whatever happens: no thread writes on while an interrupted output is being cleared away
+        with closing(self.workers.map(work, walk, ahead=self.workers.threads)) as results:
+            for digests, size in results:
+                for level, digest in enumerate(digests, step.first):
+                    self.digests.setdefault((step.image, level), bytearray()).extend(digest)
+                self.advance(size)
+
+    def _announced(self, step: Pass) -> Iterator[Region]:
+        """The blocks of a pass, each told to the output before any thread works on it."""
+        levels = self.plan.images[step.image].levels
+        for region in self.walk(step):
+            part = region
+            for number in range(step.first, step.last + 1):
+                part = half(part, levels[number]) if number > step.first else part
+                self.sink.expect(step.image, number, part)
+            yield region
+
+    def _taker(self, image: PlannedImage, step: Pass) -> _Read | None:
+        """What takes over chunks of the pass's first level as they are stored; None where they are not."""
+        level = image.levels[step.first]
+        if not level.copied or level.source_level is None:
+            return None
+        array = level_source(image.image, level.source_level, self.options).array
+        source = CopySource(array, level.codecs, self.options.codec == "keep")
+        lossy = self.lossy(level)
+        wanted = step.last > step.first or _wants_range(image)
+        return lambda region: self._copy_block(step, source, region, wanted=wanted, lossy=lossy)
+
+    def lossy(self, level: PlannedLevel) -> bool:
+        """Whether chunks of a level would come to other samples if they were encoded."""
+        return level.copied and CodecChain.build(level.codecs, self.plan.lookup).lossy
+
+    def _copy_block(
+        self, step: Pass, source: CopySource, region: Region, *, wanted: bool, lossy: bool
+    ) -> tuple[NDArray[Any] | None, bytes]:
+        """Take over the chunks of a block, encoding anew those that cannot be.
+
+        Every chunk is decoded, which proves it whole. Returns the samples, where `wanted`, and a digest of the bytes;
+        of the samples too where the codec is lossy, since its chunks are proved by what they come back as.
+        """
+        array = source.array
+        block: NDArray[Any] | None = None
+        hashed = xxhash.xxh3_128()
+        for index in chunks_in(region, array.chunk_shape):
+            taken = source.take(index)
+            data = self._write_taken(step, source, index, taken, lossy=lossy)
+            if wanted and taken.samples is not None:
+                block = _placed(block, region, array, index, taken.samples)
+            hashed.update(b"-" if data is None else xxhash.xxh3_128_digest(data))
+            if lossy and taken.samples is not None:
+                hashed.update(digest(taken.samples))
+        return block, hashed.digest()
+
+    def _write_taken(
+        self, step: Pass, source: CopySource, index: ChunkIndex, taken: Taken, *, lossy: bool
+    ) -> bytes | None:
+        """Write one chunk, as it is stored where that is possible; the bytes that stand in the output.
+
+        Raises
+        ------
+        UnsupportedFeatureError
+            The chunk cannot be taken over, and encoding it anew would change its samples.
+        """
+        form = taken.form
+        if taken.samples is None:
+            self.sink.write_encoded(step.image, step.first, index, None)
+            return None
+        if form is None or not same_codecs(form.codecs, source.codecs):
+            if lossy:
+                raise UnsupportedFeatureError(
+                    "a chunk cannot be kept as others of the image are, and encoding it anew would change its pixels",
+                    where=source.array.locate(index),
+                    hint="export without --codec keep",
+                )
+            covers = chunk_region(index, source.array.shape, source.array.chunk_shape)
+            return self.sink.write_chunk(step.image, step.first, covers, taken.samples)
+        data = bytes(form.data)
+        self.sink.write_encoded(step.image, step.first, index, data)
+        return data
+
+    def _reader(self, image: PlannedImage, step: Pass) -> _Read:
+        """What reads blocks of the pass's first level: from the source, or made from the level before."""
+        level = image.levels[step.first]
+        if level.source_level is not None:
+            source = level_source(image.image, level.source_level, self.options)
+            return lambda region: (
+                source.read(region) if source.is_stored(region) else None,
+                None,
+            )
+        before = image.levels[step.first - 1]
+
+        def made(region: Region) -> tuple[NDArray[Any] | None, None]:
+            wide = tuple(
+                (a * 2, min(b * 2, n)) if h else (a, b)
+                for (a, b), h, n in zip(region, level.halve, before.shape, strict=True)
+            )
+            finished = self.sink.readable(step.image, step.first - 1)
+            if not any(finished.is_stored(n) for n in chunks_in(wide, finished.chunk_shape)):
+                return None, None
+            block = read_region(finished, wide)
+            return downsample(block, level.halve, label=image.image.label), None
+
+        return made
+
+    def _write_block(
+        self,
+        step: Pass,
+        image: PlannedImage,
+        region: Region,
+        block: NDArray[Any] | None,
+        taken: bytes | None,
+    ) -> tuple[list[bytes], int]:
+        """Write a block and what is made from it; the digests of all, and the bytes of samples.
+
+        `taken` is the digest of a first level that is written already, its chunks having been taken over.
+        """
+        digests, size = [], 0
+        for number in range(step.first, step.last + 1):
+            level = image.levels[number]
+            if number > step.first:
+                region = half(region, level)
+                if block is not None:
+                    block = downsample(block, level.halve, label=image.image.label)
+            if number == step.first and taken is not None:
+                digests.append(taken)
+            else:
+                self.sink.write_block(step.image, number, region, block)
+                digests.append(ABSENT if block is None else digest(block))
+            size += math.prod(b - a for a, b in region) * np.dtype(level.dtype).itemsize
+        return digests, size
+
+    def _observe(
+        self, number: int, image: PlannedImage, region: Region, block: NDArray[Any]
+    ) -> None:
+        """Note the range of values of each channel, which NGFF wants and floats do not tell."""
+        place = image.axes.find("c")
+        start = region[place][0] if place >= 0 else 0
+        parts = np.moveaxis(block, place, 0) if place >= 0 else block[None]
+        for offset, part in enumerate(parts):
+            finite = part[np.isfinite(part)]
+            if finite.size:
+                self.sink.observe(number, start + offset, float(finite.min()), float(finite.max()))
+
+    def advance(self, size: int) -> None:
+        self.done += size
+        if self.progress is not None:
+            self.progress(self.done, self.total)
+
+
+def _placed(
+    block: NDArray[Any] | None,
+    region: Region,
+    array: ChunkedArray,
+    index: ChunkIndex,
+    samples: NDArray[Any],
+) -> NDArray[Any]:
+    """The block with the samples of one of its chunks; chunks that are not stored hold the fill value."""
+    if block is None:
+        block = np.full(region_shape(region), array.fill_value, dtype=samples.dtype)
+    covers = chunk_region(index, array.shape, array.chunk_shape)
+    spans = zip(covers, region, strict=True)
+    block[tuple(slice(a - start, b - start) for (a, b), (start, _) in spans)] = samples
+    return block
+
+
+def _wants_range(image: PlannedImage) -> bool:
+    """Whether a channel of floats lacks the window that NGFF demands."""
+    if image.image.label or not image.levels[0].dtype.startswith("float"):
+        return False
+    known = image.image.channels
+    count = dict(zip(image.axes, image.levels[0].shape, strict=True)).get("c", 1)
+    return len(known) < count or any(
+        c.window is None or None in (c.window.min, c.window.max) for c in known
+    )
