@@ -116,7 +116,7 @@ def _image(index: int, image: Image, style: Style) -> list[str]:
 def _kind(image: Image) -> str:
     if not image.label:
         return ""
-    return " label" if image.label_of is None else f" label of {image.label_of}"
+    return ", a label" if image.label_of is None else f", a label of image {image.label_of}"
 
 
 def _type(image: Image) -> str:
