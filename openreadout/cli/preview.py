@@ -162,13 +162,15 @@ def _show(report: PreviewReport, output: str | None, options: dict[str, Any], ho
     if options["as_json"]:
         out.write_json(serialize.success(serialize.preview(report)))
     elif output is None:
+        report = replace(report, notes=() if how.quiet else report.notes)
         drawn = picture.draw(report.pixels, color=style.on, unicode=out.unicode_ok(sys.stdout))
         out.write_text("\n".join([*drawn, *words.preview(report, style)]))
     elif output != "-":
+        report = replace(report, notes=() if how.quiet else report.notes)
         out.write_text("\n".join(words.preview(report, style)))
     for error in report.failures:
         out.say_error(error, report.path)
-    if not how.quiet and (output == "-" or options["as_json"]):
+    if output == "-" and not how.quiet:
         for note in report.notes:
             out.note(f"note: {out.escape(note)}")
     return max((error.exit_code for error in report.failures), default=0)
