@@ -19,7 +19,12 @@ from openreadout.arrays import (
 )
 from openreadout.codecs import ITEM_BYTES, ChunkSpec, CodecChain, CodecLookup, CodecSpec
 from openreadout.errors import CorruptDataError, OpenReadoutError, UnsupportedFeatureError
-from openreadout.limits import MAX_CHUNK_BYTES, PRESENCE_SAMPLES
+from openreadout.limits import (
+    CHUNK_SLACK_BYTES,
+    MAX_CHUNK_BYTES,
+    MAX_ENCODED_BYTES,
+    PRESENCE_SAMPLES,
+)
 from openreadout.record import record
 from openreadout.stores import Store, StoredObject, join_key
 
@@ -116,6 +121,7 @@ class EncodedArray:
         self.documents = documents
         self._lookup = lookup
         self._chain: CodecChain | None = None
+        self._limit: int | None = None
         self._indexes: OrderedDict[str, Any] = OrderedDict()
         self._lock = threading.Lock()
         shard = _inner_shape(codecs, len(shape))
@@ -242,7 +248,7 @@ class EncodedArray:
             if loaded is None or partial is None:
                 return None
             return partial.decode_part(loaded[0], loaded[1], self._position(index), spec)
-        data = self.store.get(key)
+        data = self.store.get(key, self._most(spec))
         if data is None:
             return None
         chunk = self.chain.decode(data, spec)
@@ -253,6 +259,13 @@ class EncodedArray:
             for i, c in zip(self._position(index), self.chunk_shape, strict=True)
         )
         return chunk[within]
+
+    def _most(self, spec: ChunkSpec) -> int:
+        """Bytes that a stored chunk of `spec` may have: enough for padding, too few to fill the memory with."""
+        if self._limit is None:
+            most = 4 * self.chain.encoded(spec).count + CHUNK_SLACK_BYTES
+            self._limit = min(MAX_ENCODED_BYTES, most)
+        return self._limit
 
     def _position(self, index: ChunkIndex) -> ChunkIndex:
         """Grid position of a chunk inside its shard."""
@@ -271,6 +284,10 @@ class EncodedArray:
         loaded = None
         partial = self.chain.partial
         if size is not None and partial is not None:
+            if size > self._most(self.spec):
+                raise CorruptDataError(
+                    f"a shard of {size} bytes, far more than its chunks can take", where=key
+                )
             shard = StoredObject(self.store, key, size)
             loaded = (shard, partial.load_index(shard, self.spec))
         with self._lock:

@@ -18,8 +18,11 @@ MAX_CHUNK_BYTES = 2 * GIB
 MAX_ENCODED_BYTES = MAX_CHUNK_BYTES + 64 * MIB
 """A stored chunk; incompressible data grows a little when encoded."""
 
-MAX_JSON_BYTES = 256 * MIB
+MAX_JSON_BYTES = 64 * MIB
 """A metadata document; consolidated metadata of large plates reaches tens of MiB."""
+
+MAX_JSON_CONTAINERS = 2_000_000
+"""Lists and objects of a metadata document, which take far more memory than text; plates have some 100 000."""
 
 MAX_JSON_DEPTH = 200
 """Nesting of a metadata document, well below what the parser itself can take."""
@@ -42,8 +45,11 @@ MAX_IMAGES = 1_000_000
 MAX_CHANNELS = 1 << 16
 """Channels that are described one by one."""
 
-MAX_ZIP_ENTRIES = 20_000_000
-"""Members of an archive; their directory is held in memory."""
+MAX_ZIP_ENTRIES = 2_000_000
+"""Members of an archive; their directory is held in memory, some 350 bytes for each."""
+
+CHUNK_SLACK_BYTES = 16 * MIB
+"""What a stored chunk or shard may have beyond four times the most that its codecs should give."""
 
 PRESENCE_SAMPLES = 100_000
 """Chunks of one array whose presence `check` looks up one by one; beyond that it samples evenly."""

@@ -21,7 +21,13 @@ from openreadout.errors import (
     UnsupportedFeatureError,
     storage_error,
 )
-from openreadout.limits import MAX_ENCODED_BYTES, MAX_JSON_BYTES, MAX_JSON_DEPTH, MAX_ZIP_ENTRIES
+from openreadout.limits import (
+    MAX_ENCODED_BYTES,
+    MAX_JSON_BYTES,
+    MAX_JSON_CONTAINERS,
+    MAX_JSON_DEPTH,
+    MAX_ZIP_ENTRIES,
+)
 
 
 class Store(Protocol):
@@ -682,6 +688,10 @@ def parse_json(data: bytes, key: str, path: str) -> Any:
     """Parse a JSON document; NaN and Infinity, which some writers leave, are taken as Python does."""
     import json
 
+    if data.count(b"[") + data.count(b"{") > MAX_JSON_CONTAINERS:
+        raise CorruptDataError(
+            f"the JSON has more than {MAX_JSON_CONTAINERS} lists and objects", path=path, where=key
+        )
     try:
         document = json.loads(data)
     except RecursionError:

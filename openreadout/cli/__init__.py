@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from openreadout import __version__
-from openreadout.errors import OpenReadoutError, StorageError, UsageError
+from openreadout.errors import OpenReadoutError, StorageError, UsageError, storage_error
 
 COMMANDS = {
     "info": "openreadout.cli.info:info",
@@ -77,16 +77,34 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the program; never returns."""
+    _fill_streams()
     code = run(sys.argv[1:] if arguments is None else arguments)
     _leave(code)
+
+
+def _fill_streams() -> None:
+    """Open what was closed before the start, so that no file of ours gets the number of stdout or stderr."""
+    if sys.stdin is not None and sys.stdout is not None and sys.stderr is not None:
+        return
+    fd = os.open(os.devnull, os.O_RDWR)
+    while fd <= 2:
+        fd = os.dup(fd)
+    os.close(fd)
+    # they stay open to the end, as those that they stand for would
+    sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8", closefd=False)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
 
 
 def _leave(code: int) -> None:
     """End at once: nothing is left to clean up, and tearing down big libraries costs time."""
     try:
         sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_stdout()
     except (OSError, ValueError):
         _drop_stdout()
+        code = code or StorageError.exit_code
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.flush()
     raise SystemExit(code)
@@ -159,6 +177,12 @@ def unexpected(error: Exception) -> OpenReadoutError:
         return StorageError(
             "there is not enough memory", hint="--memory and --threads 1 make do with less of it"
         )
+    if isinstance(
+        error, OSError
+    ):  # the files of inputs and outputs are named where they are opened
+        name = error.filename
+        named = isinstance(name, str | bytes)
+        return storage_error(error, os.fsdecode(name) if named else "the output")
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return OpenReadoutError(
         f"an unexpected error, which is a fault of this program ({text})",
@@ -182,6 +206,6 @@ def _report(error: OpenReadoutError, arguments: list[str]) -> int:
     mode: Any = "json" if "--json" in arguments else "jsonl" if "--jsonl" in arguments else "text"
     try:
         output.print_error(error, mode)
-    except BrokenPipeError:
+    except OSError:  # closed, or nothing more can be written to it; the exit code still tells
         _drop_stdout()
     return error.exit_code

@@ -160,7 +160,9 @@ def _channel(channel: Channel) -> dict[str, Any]:
 
 def plate_attributes(plan: ExportPlan, plate: Plate) -> dict[str, Any]:
     """Attributes of a plate's root group."""
-    rows, columns = list(plate.rows), list(plate.columns)
+    # a well may name a row or column that its plate does not list, and the written plate has to list it
+    rows = list(dict.fromkeys((*plate.rows, *(well.row for well in plate.wells))))
+    columns = list(dict.fromkeys((*plate.columns, *(well.column for well in plate.wells))))
     body: dict[str, Any] = {
         "columns": [{"name": name} for name in columns],
         "rows": [{"name": name} for name in rows],

@@ -23,7 +23,7 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
@@ -51,13 +51,11 @@ class Case:
         """The commands that this input is given to: `each` of those wanted, or all."""
         return list(wanted) if each <= 0 else self.rng.sample(list(wanted), min(each, len(wanted)))
 
-    def run(self, commands: Sequence[str], folder: Path) -> Iterator[tuple[str, guards.Outcome]]:
-        """Write the input and run the commands on it."""
+    def put(self, folder: Path) -> Callable[[str], guards.Outcome]:
+        """Write the input below a folder; gives what runs a command on it."""
         base, target = folder / "in", folder / "out"
         made = guards.put(self.files, base)
-        source = base / self.seed.entry
-        for command in commands:
-            yield command, guards.judge(command, source, made, base, target)
+        return lambda command: guards.judge(command, base / self.seed.entry, made, base, target)
 
 
 # -- the process that works ------------------------------------------------------------------------
@@ -76,11 +74,13 @@ def work(options: argparse.Namespace) -> None:
     for number in range(options.first, options.first + options.count):
         case = Case(number, start)
         commands = case.commands(options.commands, options.each)
-        _say(begin=number, command=commands[0], seed=case.seed.name)
-        for command, done in case.run(commands, folder):
+        run = case.put(folder)
+        for command in commands:
+            _say(begin=number, command=command, seed=case.seed.name)
+            done = run(command)
             _say(
-                end=number, command=command, seed=case.seed.name, code=done.code,
-                seconds=round(done.seconds, 3), peak=done.peak, faults=done.faults,
+                end=number, command=command, seed=case.seed.name, code=done.code, seconds=round(done.seconds, 3),
+                cpu=round(done.cpu, 3), peak=done.peak, faults=done.faults,
             )  # fmt: skip
 
 
@@ -142,7 +142,9 @@ class Watch:
         assert worker.stdout is not None
         rest = b""
         while True:
-            ready, _, _ = select.select([worker.stdout], [], [], guards.MAX_SECONDS + 15)
+            ready, _, _ = select.select(
+                [worker.stdout], [], [], guards.MAX_SECONDS * guards.PATIENCE
+            )
             if not ready:
                 worker.kill()
                 return
@@ -156,9 +158,9 @@ class Watch:
     def _note(self, line: dict[str, object]) -> None:
         self.runs[str(line["command"])] += 1
         self.codes[int(str(line["code"]))] += 1
-        self.slowest = max(self.slowest, float(str(line["seconds"])))
+        self.slowest = max(self.slowest, float(str(line["cpu"])))
         self.largest = max(self.largest, int(str(line["peak"])))
-        slow = float(str(line["seconds"])) > 5 or int(str(line["peak"])) > 400 << 20
+        slow = float(str(line["cpu"])) > 5 or int(str(line["peak"])) > 400 << 20
         if slow:
             print(f"heavy: {line}", flush=True)
         for fault in line["faults"]:  # type: ignore[attr-defined]
@@ -176,7 +178,7 @@ class Watch:
         return (
             f"inputs {self.options.first} to {self.options.first + self.options.count - 1}, "
             f"{sum(self.runs.values())} runs ({runs}) in {seconds:.0f} s; exit codes {codes}; "
-            f"slowest {self.slowest:.1f} s; most memory {self.largest >> 20} MiB; {len(self.faults)} faults"
+            f"slowest {self.slowest:.1f} s (processor); most memory {self.largest >> 20} MiB; {len(self.faults)} faults"
         )
 
 
@@ -188,7 +190,9 @@ def show(options: argparse.Namespace) -> None:
     for name, data in case.files.items():
         if case.seed.files.get(name) != data:
             print(f"  changed: {name} ({len(case.seed.files.get(name, b''))} to {len(data)} bytes)")
-    for command, done in case.run(case.commands(options.commands, 0), folder):
+    run = case.put(folder)
+    for command in case.commands(options.commands, 0):
+        done = run(command)
         print(f"{command}: exit {done.code}, {done.seconds:.2f} s, {done.peak >> 20} MiB")
         print(f"  {done.err.strip()[:400]}")
         for fault in done.faults:
