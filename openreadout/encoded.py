@@ -189,7 +189,7 @@ class EncodedArray:
         Raises the same errors as `read_chunk`, but for those of decoding.
         """
         if not self._partial:
-            return self.store.get(self.locate(index))
+            return self.store.get(self.locate(index), self._most(self.spec))
         loaded, partial = self._shard(self.stored_index(index)), self.chain.partial
         if loaded is None or partial is None:
             return None

@@ -732,12 +732,15 @@ def total_size(path: str) -> int:
 
 
 def source_state(path: str) -> Iterator[tuple[str, int, int]]:
-    """Name, size and time of change (ns) of a file, or of every file below a directory in order of name."""
+    """Name, size and time of change (ns) of a file, or of every file below a directory in order of name.
+
+    Links below the directory stand for themselves: they may go in circles, or lead to nothing.
+    """
     pending = [path]
     while pending:
         current = pending.pop()
         try:
-            status = os.stat(current)
+            status = os.stat(current) if current == path else os.lstat(current)
             if stat.S_ISDIR(status.st_mode):
                 pending += sorted(
                     (os.path.join(current, n) for n in os.listdir(current)), reverse=True

@@ -15,10 +15,26 @@ _V2_KINDS = {"bool": "b1", "complex64": "c8", "complex128": "c16"}
 
 
 def encode_json(document: dict[str, Any]) -> bytes:
-    """A document as UTF-8, two spaces a level, as zarr-python writes it."""
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False).encode(
-        "utf-8", "backslashreplace"
-    )
+    """A document as UTF-8, two spaces a level, as zarr-python writes it.
+
+    Metadata that are carried along may hold NaN and infinities, which JSON lacks; they become null.
+    """
+    try:
+        text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(document), indent=2, ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _finite(value: Any) -> Any:
+    """A JSON value with null for the numbers that JSON lacks."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
 
 
 def array_codecs(level: PlannedLevel) -> tuple[CodecSpec, ...]:

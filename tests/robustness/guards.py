@@ -15,6 +15,8 @@ from pathlib import Path
 
 from openreadout import cli
 
+MEASURES = os.path.exists("/proc/self/clear_refs")
+"""Whether this system tells how much memory a call took."""
 MAX_SECONDS = 30
 PATIENCE = 6
 """How many times longer a watcher waits, on a machine that has other work."""
@@ -49,7 +51,7 @@ class Outcome:
     faults: list[str] = field(default_factory=list)
 
 
-def _status(key: str) -> int:
+def status(key: str) -> int:
     with open("/proc/self/status", encoding="ascii") as file:
         for line in file:
             if line.startswith(key):
@@ -57,14 +59,14 @@ def _status(key: str) -> int:
     return 0
 
 
-def _restart_peak() -> int:
+def restart_peak() -> int:
     """Make the kernel measure the peak of the resident set anew; what is resident now."""
     try:
         with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
             file.write("5")
     except OSError:
         return 0
-    return _status("VmRSS")
+    return status("VmRSS")
 
 
 class _Text(io.TextIOWrapper):
@@ -81,7 +83,7 @@ class _Text(io.TextIOWrapper):
 def call(arguments: list[str]) -> Outcome:
     """Run the command in this process, measured."""
     out, err = _Text(), _Text()
-    before = _restart_peak()
+    before = restart_peak()
     started, used = time.monotonic(), time.process_time()
     faults = []
     code = -1
@@ -93,7 +95,7 @@ def call(arguments: list[str]) -> Outcome:
             raise
         faults.append("escaped: " + "".join(traceback.format_exception(error)))
     seconds = time.monotonic() - started
-    peak = max(0, _status("VmHWM") - before) if before else 0
+    peak = max(0, status("VmHWM") - before) if before else 0
     cpu = time.process_time() - used
     return Outcome(code, out.text(), err.text(), seconds, cpu, peak, faults)
 
@@ -195,6 +197,6 @@ def limit_memory() -> None:
     """Let allocations far beyond what is promised fail in this process, rather than bring the machine down."""
     import resource
 
-    size = _status("VmSize") + ROOM
+    size = status("VmSize") + ROOM
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -29,9 +29,14 @@ WORDS = (
     "n5_default", "reshape", "micrometer", "nm", "\xb5m", "parsec", "second", "space", "time", "channel", "little",
     "big", "F", "C", "start", "end", "0.4", "0.5", "0.6-dev", "99", "2", "3", "A/1", "FFFFFF", "#000000",
 )  # fmt: skip
-DEEP: Any = []
-for _ in range(150):
-    DEEP = [DEEP]
+
+
+def deep() -> Any:
+    """Lists in lists; made anew, since what is put into a document may be damaged again."""
+    nest: Any = []
+    for _ in range(150):
+        nest = [nest]
+    return nest
 
 
 def value(rng: Random) -> Any:
@@ -55,7 +60,7 @@ def value(rng: Random) -> Any:
             [rng.choice(NUMBERS) for _ in range(rng.randrange(1, 6))],
             [rng.choice(WORDS) for _ in range(rng.randrange(1, 6))],
             {rng.choice(WORDS): rng.choice(NUMBERS)},
-            DEEP,
+            deep(),
             "x" * rng.choice((300, 5000, 1 << 20)),
             list(range(rng.choice((100, 3000)))),
             [{"path": rng.choice(WORDS)}] * rng.choice((2, 65, 500)),

@@ -112,6 +112,7 @@ def codec_units() -> list[Unit]:
         for cname in ("blosclz", "lz4", "lz4hc", "zlib", "zstd")
         for shuffle in (0, 1, 2)
     ]
+    jpeg = bytes(imagecodecs.jpeg8_encode(GREY))
     members = gzip.compress(RAMP[:9]) + gzip.compress(RAMP[9:])
     java = [b"LZ4Block" + struct.pack("<BIII", 0x10, 0, 0, 0)]
     units = [
@@ -128,7 +129,7 @@ def codec_units() -> list[Unit]:
         *_bytes_codec("numcodecs.fletcher32", [bytes(numcodecs.Fletcher32().encode(RAMP))]),
         *_bytes_codec("numcodecs.shuffle", [bytes(numcodecs.Shuffle(2).encode(RAMP))], elementsize=2),
         _array_codec("bytes", [RAMP], ChunkSpec((30, 40), "uint16"), endian="big"),
-        _array_codec("jpeg", [bytes(imagecodecs.jpeg8_encode(GREY))], ChunkSpec(GREY.shape, "uint8"), quality=90, encoded_color_space="grayscale"),
+        _array_codec("jpeg", [jpeg], ChunkSpec(GREY.shape, "uint8"), quality=90, encoded_color_space="grayscale"),
         _shard("end"),
         _shard("start"),
     ]  # fmt: skip
@@ -270,14 +271,14 @@ def main() -> int:
     faults = 0
     for number in range(options.first, options.first + options.count):
         unit = units[number % len(units)]
-        before = guards._restart_peak() if number % 50 < len(units) else 0
+        before = guards.restart_peak() if number % 50 < len(units) else 0
         try:
             taken[unit.name] += attempt(unit, Random(number))
         except BrokenPromiseError as fault:
             faults += 1
             print(f"FAULT input {number}: {fault}", flush=True)
         tried[unit.name] += 1
-        peak = guards._status("VmHWM") - before if before else 0
+        peak = guards.status("VmHWM") - before if before else 0
         if peak > 200 << 20:
             faults += 1
             print(f"FAULT input {number}: {unit.name} took {peak >> 20} MiB", flush=True)
