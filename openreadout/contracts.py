@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from openreadout.record import record
@@ -176,9 +176,17 @@ class Sink(Protocol):
         ...
 
     def write_block(
-        self, image: int, level: int, region: Region, block: NDArray[Any] | None
+        self,
+        image: int,
+        level: int,
+        region: Region,
+        block: NDArray[Any] | None,
+        absent: Collection[ChunkIndex] = (),
     ) -> None:
-        """Write a region that lies on the block grid; None for one that the source does not store."""
+        """Write a region that lies on the block grid; None for one that the source does not store.
+
+        Of chunks in `absent` nothing is stored in the source: they hold the fill value and are left out.
+        """
         ...
 
     def write_chunk(self, image: int, level: int, region: Region, samples: NDArray[Any]) -> bytes:

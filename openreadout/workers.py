@@ -68,7 +68,7 @@ class Workers:
                     future.exception()
 
     def close(self) -> None:
-        """Wait for what is running and end the threads."""
+        """Wait for what is running and end the threads; a later `map` starts new ones."""
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None:

@@ -101,6 +101,7 @@ def export(
                 run.write()
                 sink.finish(sync=options.sync)
             except BaseException:
+                workers.close()  # no thread writes on while what it wrote is cleared away
                 sink.abort()
                 raise
             if options.verify:

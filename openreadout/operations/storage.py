@@ -172,7 +172,7 @@ def with_blocks(
             half = tuple(
                 b // 2 if h else b for b, h in zip(done[-1].block, level.halve, strict=True)
             )
-            done.append(replace(level, block=half))
+            done.append(_aligned(replace(level, block=half), options))
             continue
         following = []
         for later in levels[n + 1 :]:
@@ -182,10 +182,24 @@ def with_blocks(
         derived = level.source_level is None
         own = level.chunk if derived else source_chunk
         # a derived level that starts a pass is made from a block of the level before, which is up to 8 times larger
-        done.append(
-            replace(level, block=_block(level, own, following, budget // 4 if derived else budget))
-        )
+        block = _block(level, own, following, budget // 4 if derived else budget)
+        done.append(_aligned(replace(level, block=block), options))
     return done
+
+
+def _aligned(level: PlannedLevel, options: PlanOptions) -> PlannedLevel:
+    """The level with shards of whole blocks, where they are larger and nobody asked for others.
+
+    Blocks that reach over the edge of a shard would keep many shards open, and tie cells of a sparse level together.
+    """
+    if level.shard is None or options.shards is not None:
+        return level
+    grown = tuple(
+        -(-s // b) * b if s % b and b % s and b < n else s
+        for s, b, n in zip(level.shard, level.block, level.shape, strict=True)
+    )
+    whole = (-(-n // c) * c for n, c in zip(level.shape, level.chunk, strict=True))
+    return replace(level, shard=tuple(min(s, w) for s, w in zip(grown, whole, strict=True)))
 
 
 def _fits(block: tuple[int, ...], level: PlannedLevel) -> bool:

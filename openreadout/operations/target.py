@@ -214,8 +214,10 @@ def _prepare(path: str, claim: _Claim, fingerprint: str, target: str, *, resume:
     resumed = False
     if os.path.lexists(path):
         resumed = resume and os.path.isdir(path) and not os.path.islink(path)
-        if resumed and claim.replaced(path):
-            resumed = False
+        if resumed and (claim.replaced(path) or not claim.read()):
+            resumed = (
+                False  # the old output, or what a run left that could not clear away all of it
+            )
         if resumed and claim.read() != fingerprint:
             claim.keep = True
             raise UsageError(

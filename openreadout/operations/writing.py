@@ -23,6 +23,14 @@ from openreadout.arrays import (
 from openreadout.codecs import CodecChain
 from openreadout.contracts import ExportPlan, PlannedImage, PlannedLevel, Sink
 from openreadout.errors import UnsupportedFeatureError
+from openreadout.operations.absence import (
+    Stored,
+    absent_after,
+    absent_chunks,
+    blanked,
+    doubled,
+    full,
+)
 from openreadout.operations.copying import CopySource, Taken, same_codecs
 from openreadout.operations.plan import level_source
 from openreadout.operations.storage import PlanOptions
@@ -34,8 +42,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Progress = Callable[[int, int], None]
-FEW_BLOCKS = 256
-"""Levels of fewer blocks are walked through, stored or not."""
+FEW_CHUNKS = 256
+"""Levels of fewer chunks are walked through, stored or not."""
 _Read = Callable[[Region], "tuple[NDArray[Any] | None, bytes | None]"]
 """Gives the samples of a block, None where nothing is stored, and the digest of bytes that were taken over."""
 
@@ -60,6 +68,7 @@ class Writing:
         self.progress = progress
         self.digests: dict[tuple[int, int], bytearray] = {}
         self.occupied: dict[tuple[int, int], set[ChunkIndex] | None] = {}
+        self.busy: dict[tuple[int, int], set[ChunkIndex]] = {}
         self.done = 0
         self.total = sum(
             math.prod(level.shape) * np.dtype(level.dtype).itemsize
@@ -87,8 +96,7 @@ class Writing:
         """
         cell = cells(levels)[0]
         first = levels[0]
-        count = math.prod(grid_shape(first.shape, first.block))
-        if count < FEW_BLOCKS or math.prod(grid_shape(first.shape, cell)) < 2:
+        if math.prod(grid_shape(first.shape, first.chunk)) < FEW_CHUNKS:
             return None
         array, halve = self._origin(step, first)
         presence = None if array is None else array.presence()
@@ -97,6 +105,7 @@ class Writing:
         if presence.stored * 2 > presence.total:
             return None
         found: set[ChunkIndex] = set()
+        busy = self.busy[step.image, step.first] = set()
         for index in array.stored_indices():
             covers = chunk_region(index, array.shape, array.chunk_shape)
             shown = [
@@ -104,6 +113,7 @@ class Writing:
                 for (a, b), h in zip(covers, halve, strict=True)
             ]
             found.update(chunks_in(tuple(shown), cell))
+            busy.update(chunks_in(tuple(shown), first.block))
         return found
 
     def _origin(
@@ -120,12 +130,13 @@ class Writing:
         image = self.plan.images[step.image]
         watched = step.first == 0 and _wants_range(image)
         read = self._taker(image, step) or self._reader(image, step)
+        stored = self._stored(image, step)
 
         def work(region: Region) -> tuple[list[bytes], int]:
-            block, taken = read(region)
+            block, taken = (None, None) if self._idle(step, image, region) else read(region)
             if block is not None and watched:
                 self._observe(step.image, image, region, block)
-            return self._write_block(step, image, region, block, taken)
+            return self._write_block(step, image, region, block, taken, stored)
 
         walk = self._announced(step)
         # closed whatever happens: no thread writes on while an interrupted output is being cleared away
@@ -134,6 +145,13 @@ class Writing:
                 for level, digest in enumerate(digests, step.first):
                     self.digests.setdefault((step.image, level), bytearray()).extend(digest)
                 self.advance(size)
+
+    def _idle(self, step: Pass, image: PlannedImage, region: Region) -> bool:
+        """Whether a block of a sparse level is known to hold nothing, without a look at each of its chunks."""
+        busy = self.busy.get((step.image, step.first))
+        size = image.levels[step.first].block
+        at = tuple(start // n for (start, _), n in zip(region, size, strict=True))
+        return busy is not None and at not in busy
 
     def _announced(self, step: Pass) -> Iterator[Region]:
         """The blocks of a pass, each told to the output before any thread works on it."""
@@ -220,10 +238,7 @@ class Writing:
         before = image.levels[step.first - 1]
 
         def made(region: Region) -> tuple[NDArray[Any] | None, None]:
-            wide = tuple(
-                (a * 2, min(b * 2, n)) if h else (a, b)
-                for (a, b), h, n in zip(region, level.halve, before.shape, strict=True)
-            )
+            wide = doubled(region, level, before)
             finished = self.sink.readable(step.image, step.first - 1)
             if not any(finished.is_stored(n) for n in chunks_in(wide, finished.chunk_shape)):
                 return None, None
@@ -232,6 +247,23 @@ class Writing:
 
         return made
 
+    def _stored(self, image: PlannedImage, step: Pass) -> Stored | None:
+        """What tells whether anything of a region of the pass's first level is stored; None where everything is."""
+        level = image.levels[step.first]
+        if level.source_level is not None:
+            source = level_source(image.image, level.source_level, self.options)
+            return None if full(source.array) else source.is_stored
+        before = image.levels[step.first - 1]
+        finished = self.sink.readable(step.image, step.first - 1)
+        if full(finished):
+            return None
+
+        def stored(region: Region) -> bool:
+            wide = doubled(region, level, before)
+            return any(finished.is_stored(n) for n in chunks_in(wide, finished.chunk_shape))
+
+        return stored
+
     def _write_block(
         self,
         step: Pass,
@@ -239,22 +271,30 @@ class Writing:
         region: Region,
         block: NDArray[Any] | None,
         taken: bytes | None,
+        stored: Stored | None,
     ) -> tuple[list[bytes], int]:
         """Write a block and what is made from it; the digests of all, and the bytes of samples.
 
-        `taken` is the digest of a first level that is written already, its chunks having been taken over.
+        `taken` is the digest of a first level that is written already, its chunks having been taken over. Chunks of
+        which nothing is stored in the source are not stored in the output, at any level.
         """
         digests, size = [], 0
+        absent: set[ChunkIndex] = set()
         for number in range(step.first, step.last + 1):
             level = image.levels[number]
             if number > step.first:
                 region = half(region, level)
                 if block is not None:
                     block = downsample(block, level.halve, label=image.image.label)
+                    absent = absent_after(region, level, image.levels[number - 1], absent)
+            elif block is not None and stored is not None:
+                absent = absent_chunks(region, level, stored)
+            if block is not None:
+                block = blanked(block, region, level, absent)
             if number == step.first and taken is not None:
                 digests.append(taken)
             else:
-                self.sink.write_block(step.image, number, region, block)
+                self.sink.write_block(step.image, number, region, block, absent)
                 digests.append(ABSENT if block is None else digest(block))
             size += math.prod(b - a for a, b in region) * np.dtype(level.dtype).itemsize
         return digests, size

@@ -6,7 +6,7 @@ import itertools
 import math
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,9 +52,14 @@ class OmeZarrSink:
             self._arrays[image, level].expect(region)
 
     def write_block(
-        self, image: int, level: int, region: Region, block: NDArray[Any] | None
+        self,
+        image: int,
+        level: int,
+        region: Region,
+        block: NDArray[Any] | None,
+        absent: Collection[ChunkIndex] = (),
     ) -> None:
-        self._arrays[image, level].write(region, block)
+        self._arrays[image, level].write(region, block, absent)
 
     def write_chunk(self, image: int, level: int, region: Region, samples: NDArray[Any]) -> bytes:
         return self._arrays[image, level].write_one(region, samples)
@@ -153,13 +158,15 @@ class _ArrayWriter:
         covers = chunk_region(stored, level.shape, level.shard or level.chunk)
         return math.prod(-(-b // n) - a // n for (a, b), n in zip(covers, level.block, strict=True))
 
-    def write(self, region: Region, block: NDArray[Any] | None) -> None:
-        """Encode and write the chunks of a block; None writes none of them."""
+    def write(
+        self, region: Region, block: NDArray[Any] | None, absent: Collection[ChunkIndex]
+    ) -> None:
+        """Encode and write the chunks of a block; None writes none of them, nor are those in `absent`."""
         level = self._level
         for index in chunks_in(region, level.chunk):
             if self._finished(index):
                 continue
-            if block is None:
+            if block is None or index in absent:
                 self._put(index, None)
             else:
                 self._write(index, region, block)

@@ -290,11 +290,11 @@ def test_other_samples_are_caught_at_every_level(level, make, tmp_path, export, 
     source = make.image(tmp_path / "a.ome.zarr", [make.noise((2, 600, 600))], "zyx")
     real = OmeZarrSink.write_block
 
-    def write(self, image, number, region, block):
+    def write(self, image, number, region, block, absent=()):
         if number == level and block is not None and region[-1][0] == 0:
             block = block.copy()
             block[..., -1, -1] += 1
-        real(self, image, number, region, block)
+        real(self, image, number, region, block, absent)
 
     monkeypatch.setattr(OmeZarrSink, "write_block", write)
     error = export(source, tmp_path / "out.ome.zarr", "--codec", "zstd", code=1)
@@ -368,6 +368,16 @@ def test_resume_refuses_other_options(name, source, tmp_path, export, monkeypatc
     assert "resumed" in error["message"]
     assert all(p.exists() for p in kept), "what can still be resumed stays"
     export(source, target, *WAY, *first, "--resume")
+
+
+def test_resume_starts_anew_where_nobody_knows_what_was_left(source, tmp_path, export, killing):
+    export(source, tmp_path / "whole.ome.zarr", *WAY)
+    left = tmp_path / ".out.ome.zarr.partial"
+    (left / "0").mkdir(parents=True)
+    (left / "0" / "strange").write_text("x")
+    export(source, tmp_path / "out.ome.zarr", *WAY, "--resume")
+    assert killing.tree(tmp_path / "out.ome.zarr") == killing.tree(tmp_path / "whole.ome.zarr")
+    assert names(tmp_path) == ["in", "out.ome.zarr", "whole.ome.zarr"]
 
 
 def test_resume_refuses_another_source(source, tmp_path, export, monkeypatch):
