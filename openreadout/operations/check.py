@@ -92,8 +92,7 @@ class _Check:
         chosen = chosen_images(self.dataset, self.options.selection)
         if self.options.planes:
             self._refuse_unreadable(chosen)
-            parts = chosen_levels(chosen, self.options.level)
-            refuse_unwalkable(self.dataset, parts, self.options.selection)
+            refuse_unwalkable(self.dataset, self._walked(chosen), self.options.selection)
         if self.dataset.inspect is not None:
             self.findings += self.dataset.inspect(self.options.full)
         done = ["metadata", "pyramid", "presence"]
@@ -268,13 +267,16 @@ class _Check:
 
     # -- planes -------------------------------------------------------------------------------------------------
 
+    def _walked(self, chosen: list[tuple[int, Image]]) -> list[tuple[int, Image, int]]:
+        """The levels whose planes are read: not those of which the structure's findings tell that no chunk decodes."""
+        levels = chosen_levels(chosen, self.options.level)
+        return [(n, i, k) for n, i, k in levels if codec_problem(i.levels[k].array) is None]
+
     def _planes(self, chosen: list[tuple[int, Image]]) -> Iterator[PlaneDigest]:
         total = sum(image.plane_count for _, image in chosen)
         done = 0
-        for number, image, level in chosen_levels(chosen, self.options.level):
+        for number, image, level in self._walked(chosen):
             array = image.levels[level].array
-            if codec_problem(array) is not None:
-                continue  # the structure's findings tell; there is no chunk that could be read
 
             def failed(
                 index: ChunkIndex,
