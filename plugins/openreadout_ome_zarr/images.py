@@ -401,6 +401,14 @@ def _origin_um(axes: tuple[StoredAxis, ...], transform: Transform) -> dict[str, 
     return {name: found[name] for name in "xyz" if name in found}
 
 
+def _label_of_source(block: Mapping[str, Any], source: Mapping[str, Any]) -> dict[str, Any]:
+    """A label's block with the version that the source's had: the store's own is that of the store."""
+    if not source:
+        return dict(block)
+    label = {key: value for key, value in block.items() if key != "version"}
+    return {**label, "version": source["version"]} if "version" in source else label
+
+
 def _merge_carried(image: Image, carried: Carried) -> Image:
     """What the exporter noted of the source counts before what NGFF made of it."""
     from dataclasses import replace
@@ -409,7 +417,7 @@ def _merge_carried(image: Image, carried: Carried) -> Image:
     block = image.extra.get("image_label")
     made_up = block is not None and {**block, "version": None} == DEFAULT_IMAGE_LABEL
     if block is not None and ("image_label" in carried.extra or not made_up):
-        kept["image_label"] = block
+        kept["image_label"] = _label_of_source(block, mapping(carried.extra.get("image_label")))
     brought = {key: value for key, value in carried.extra.items() if key not in STRUCTURAL}
     if "translation" not in brought and any(image.extra.get("translation", ())):
         # A part of the source was exported: where it lies is a fact of this store.

@@ -28,11 +28,10 @@ def image_attributes(planned: PlannedImage, version: str, ranges: Ranges) -> dic
     body: dict[str, Any] = {"multiscales": [_multiscale(planned, version)]}
     if planned.image.label:
         block = planned.image.extra.get("image_label")
-        body["image-label"] = (
-            dict(block) if isinstance(block, dict) else {"source": {"image": "../../"}}
-        )
-        if version == "0.4":
-            body["image-label"].setdefault("version", version)
+        label = dict(block) if isinstance(block, dict) else {"source": {"image": "../../"}}
+        # the version is that of this store and stands above since 0.5; the source's own is carried
+        label.pop("version", None)
+        body["image-label"] = {**label, "version": version} if version == "0.4" else label
     else:
         body["omero"] = {"channels": omero_channels(planned, ranges)}
     return {**with_version(body, version), "openreadout": carried(planned)}
