@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from openreadout.model import Dataset
 
 
+ZARR_DOCUMENTS = frozenset(("zarr.json", ".zgroup", ".zattrs", ".zarray"))
+
+
 class N5Reader:
     """Opens N5 containers, groups and datasets inside them, and BigDataViewer XML files that point to one."""
 
@@ -29,7 +32,13 @@ class N5Reader:
     )
 
     def detect(self, source: Source) -> Detection | None:
-        """Look for attributes of N5 in the folder and a few folders below it, or for a BigDataViewer XML file."""
+        """Look for attributes of N5 in the folder and a few folders below it, or for a BigDataViewer XML file.
+
+        A folder with documents of Zarr and no attributes of its own is Zarr's whatever lies below: nothing is looked
+        for, nor imported for it, since most inputs are of this kind.
+        """
+        if source.names & ZARR_DOCUMENTS and source.peek("attributes.json", 1) is None:
+            return None
         from openreadout_n5.detect import detect
 
         return detect(source)
