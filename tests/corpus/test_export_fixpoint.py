@@ -32,6 +32,14 @@ SAMPLE = 9
 """One of so many inputs is taken for each way of writing."""
 SLOW = ("real-n5-universe-test",)
 """Inputs that take half a minute, which are left to the run over all of them."""
+METADATA_ONLY = ("real-idr-4007801", "real-n5universe-metadata")
+"""Documents of large images without their chunks: what cannot be walked through is refused."""
+UNSOUND = {
+    "real-zarrjava-v0_4": "a label has fewer levels than its image",
+    "real-zarrjava-v0_5": "a label has fewer levels than its image",
+    "level-larger": "a level is larger than the one before it",
+}
+"""Sources that break a rule of the validators, and so do their exports, which keep what the source has."""
 WAYS = {
     "folder": ("out.ome.zarr", "0.5"),
     "archive": ("out.ozx", "0.5"),
@@ -66,13 +74,17 @@ def _entries():
         if file.is_file():
             listed = json.loads(file.read_text(encoding="utf-8"))
             listed = listed if isinstance(listed, list) else listed["cases"]
-            found += [(entry["id"], base, entry["path"]) for entry in listed if _exported(entry)]
+            found += [
+                (entry["id"], base, entry["path"])
+                for entry in listed
+                if _exported(entry) and entry["id"] not in METADATA_ONLY
+            ]
     return found
 
 
 ENTRIES = _entries()
 CHOSEN = [
-    pytest.param(base, path, way, id=f"{name}-{way}")
+    pytest.param(name, base, path, way, id=f"{name}-{way}")
     for name, base, path in ENTRIES
     for way in WAYS
     if EVERYTHING or (name not in SLOW and zlib.crc32(f"{name} {way}".encode()) % SAMPLE == 0)
@@ -170,8 +182,20 @@ def validate(target, version):
     return count
 
 
-@pytest.mark.parametrize(("base", "path", "way"), CHOSEN)
-def test_an_export_tells_what_its_source_tells(base, path, way, places, workers, tmp_path):
+def _accepted(target, version, found):
+    """Whether the validators accept every group, which are those of all images."""
+    try:
+        count = validate(target, version)
+    except (RuntimeError, ValueError):
+        return False
+    assert count == len(found["images"])
+    return True
+
+
+@pytest.mark.parametrize(("input_id", "base", "path", "way"), CHOSEN)
+def test_an_export_tells_what_its_source_tells(
+    input_id, base, path, way, places, workers, tmp_path
+):
     source = places[base] / path
     name, version = WAYS[way]
     target, again = tmp_path / "one" / name, tmp_path / "two" / name
@@ -185,7 +209,10 @@ def test_an_export_tells_what_its_source_tells(base, path, way, places, workers,
     same(source, target, workers)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert validate(target, version) == len(after["images"])
+        accepted = _accepted(target, version, after)
+    # the validator for 0.4 counts no levels of labels
+    counts_levels = version == "0.5" or input_id == "level-larger"
+    assert accepted != (input_id in UNSOUND and counts_levels)
     run_export(target, again, version, workers)
     second = info(again)
     for found in (after, second):
