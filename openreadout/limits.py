@@ -60,6 +60,9 @@ MAX_ROW_BYTES = 256 * MIB
 MAX_EMPTY_PARTS = 100_000
 """Planes and chunks of an image that are walked through however little of them is stored."""
 
+MAX_LISTED_PARTS = 300_000
+"""The same for an export that passes over what is not stored."""
+
 MIN_BYTES_PER_PART = 16
 """Bytes that a data set must have for each plane and chunk beyond `MAX_EMPTY_PARTS`; real ones have thousands."""
 

@@ -15,6 +15,7 @@ from openreadout.limits import (
     MAX_EMPTY_BYTES,
     MAX_EMPTY_PARTS,
     MAX_EXPANSION,
+    MAX_LISTED_PARTS,
     MAX_ROW_BYTES,
     MIN_BYTES_PER_PART,
 )
@@ -26,9 +27,16 @@ HINT = "read a part with --image, --level, --select or --region"
 
 
 def refuse_unwalkable(
-    dataset: Dataset, parts: Iterable[tuple[int, Image, int]], selection: Selection
+    dataset: Dataset,
+    parts: Iterable[tuple[int, Image, int]],
+    selection: Selection,
+    *,
+    listed: bool = False,
 ) -> None:
     """Refuse images (number, image, level) of which the selected part cannot be walked through in reasonable time.
+
+    `listed` is for an export that passes over what is not stored: the size of that costs nothing then, and only chunks
+    far more numerous than the bytes of the data set are refused.
 
     Raises
     ------
@@ -36,23 +44,24 @@ def refuse_unwalkable(
         A row of chunks is too long to be held, or next to nothing of what is declared is stored.
     """
     stored: int | None = None
+    most = MAX_LISTED_PARTS if listed else MAX_EMPTY_PARTS
     for number, image, level in parts:
         count, size, row = _measure(image, level, selection)
         name = f"image {number}, level {level}"
-        if row > MAX_ROW_BYTES:
+        if row > MAX_ROW_BYTES and not listed:
             raise UnsupportedFeatureError(
                 f"{name}: one row of pixels takes {row} bytes, more than the {MAX_ROW_BYTES} that are read at a time",
                 hint=HINT,
             )
-        if count <= MAX_EMPTY_PARTS and size <= MAX_EMPTY_BYTES:
+        if count <= most and (listed or size <= MAX_EMPTY_BYTES):
             continue
         stored = _stored_bytes(dataset) if stored is None else stored
-        if count > MAX_EMPTY_PARTS and count * MIN_BYTES_PER_PART > stored:
+        if count > most and count * MIN_BYTES_PER_PART > stored:
             raise UnsupportedFeatureError(
                 f"{name}: {count} planes and chunks are declared, and the data set has {stored} bytes in all",
                 hint=HINT,
             )
-        if size > MAX_EMPTY_BYTES and size > MAX_EXPANSION * stored:
+        if not listed and size > MAX_EMPTY_BYTES and size > MAX_EXPANSION * stored:
             raise UnsupportedFeatureError(
                 f"{name}: {size} bytes of pixels are declared, and the data set has {stored} bytes in all",
                 hint=HINT,

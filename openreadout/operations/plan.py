@@ -48,8 +48,9 @@ def make_plan(dataset: Dataset, options: PlanOptions, lookup: CodecLookup) -> Ex
         chosen.sort(key=lambda item: listed.index(item[0]) if item[0] in listed else len(listed))
     for number, image in chosen:
         _refuse(number, image, options)
-    walked = ((n, i, options.level) for n, i in chosen if not _listed(i, options))
-    refuse_unwalkable(dataset, walked, options.selection)
+    for sparse in (False, True):
+        walked = ((n, i, options.level) for n, i in chosen if _listed(i, options) == sparse)
+        refuse_unwalkable(dataset, walked, options.selection, listed=sparse)
     for number, image in chosen:
         planned.append(_plan_image(number, image, places[number], options))
     notes = [
