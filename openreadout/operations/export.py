@@ -84,6 +84,7 @@ def export(
         guard(path, members, target, overwrite=options.overwrite)
         writer = registry.find_writer("ome-zarr")
         _refuse_full_disk(plan, target)
+        source_bytes = sum(total_size(member) for member in members)
         with partial_output(
             target,
             overwrite=options.overwrite,
@@ -120,7 +121,7 @@ def export(
             bytes_written=counts.size,
             verified=options.verify,
             seconds=time.monotonic() - started,
-            source_bytes=sum(total_size(member) for member in members),
+            source_bytes=source_bytes,
             changes=plan.changes,
             filled_planes=_filled(plan, options.plan),
             notes=plan.notes,

@@ -11,7 +11,7 @@ import xxhash
 
 from openreadout import registry
 from openreadout.arrays import Region, chunks_in, read_region
-from openreadout.errors import OpenReadoutError, VerificationError
+from openreadout.errors import OpenReadoutError, StorageError, VerificationError
 from openreadout.model import Dataset
 from openreadout.operations.sources import LevelSource
 from openreadout.operations.walk import ABSENT, DIGEST_BYTES, Pass, digest, half, passes
@@ -30,14 +30,16 @@ class ReadBack:
         Raises
         ------
         VerificationError
+        StorageError
+            The system refuses to read what was written.
         """
         try:
             with registry.open_dataset(path) as written:
                 self._same_geometry(written)
                 for step in passes(self._run.plan):
                     self._same_blocks(step, written)
-        except VerificationError:
-            raise
+        except (VerificationError, StorageError):
+            raise  # a disk that refuses to be read says nothing of what is on it
         except OpenReadoutError as error:
             raise VerificationError(f"the output does not read back: {error}", path=path) from error
 
