@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
 class OpenReadoutError(Exception):
@@ -44,6 +47,11 @@ class OpenReadoutError(Exception):
 
     def __str__(self) -> str:
         return f"{self.where}: {self.message}" if self.where else self.message
+
+    def lightened(self) -> Self:
+        """The error without its traceback, whose frames would keep the chunk's bytes for as long as it is kept."""
+        self.__cause__ = self.__context__ = None
+        return self.with_traceback(None)
 
 
 class VerificationError(OpenReadoutError):

@@ -42,13 +42,16 @@ MAX_AXIS = 1 << 62
 MAX_IMAGES = 1_000_000
 """Images of one data set."""
 
+MAX_FINDINGS = 10_000
+"""Listed wells, fields, series and labels that are absent or damaged, each of which costs a look at the disk."""
+
 MAX_CHANNELS = 1 << 16
 """Channels that are described one by one."""
 
 MAX_ZIP_ENTRIES = 2_000_000
 """Members of an archive; their directory is held in memory, some 350 bytes for each."""
 
-CHUNK_SLACK_BYTES = 16 * MIB
+CHUNK_SLACK_BYTES = 1 * MIB
 """What a stored chunk or shard may have beyond four times the most that its codecs should give."""
 
 PRESENCE_SAMPLES = 100_000

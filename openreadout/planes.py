@@ -299,7 +299,7 @@ def _bands(
     )
 
     def failed(index: ChunkIndex, error: OpenReadoutError) -> None:
-        errors.append((index, error))
+        errors.append((index, error.lightened()))
         slab.failed |= _planes_of_chunk(image.axis_names, array.chunk_shape, index, slab.planes)
 
     if workers is None:

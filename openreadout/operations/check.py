@@ -228,7 +228,7 @@ class _Check:
             try:
                 array.read_chunk(index)
             except OpenReadoutError as error:
-                return index, error
+                return index, error.lightened()
             return index, None
 
         for n, (index, error) in enumerate(self.workers.map(one, array.stored_indices(), ahead=64)):

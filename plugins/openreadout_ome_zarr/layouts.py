@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from openreadout.errors import CorruptDataError, OpenReadoutError, UnsupportedFeatureError
-from openreadout.limits import MAX_IMAGES
+from openreadout.limits import MAX_FINDINGS, MAX_IMAGES
 from openreadout.model import Finding, Image, Plate, Well
 from openreadout_ome_zarr.checked import EMPTY, clean, items, mapping, text, whole
 from openreadout_ome_zarr.documents import Documents, Group, key_of
@@ -526,6 +526,13 @@ class Opening:
 
     def _report(self, kind: str, note: str, finding: Finding) -> None:
         self.findings.append(finding)
+        if (
+            len(self.findings) > MAX_FINDINGS
+        ):  # raised from here it passes whoever leaves a single entry out
+            raise UnsupportedFeatureError(
+                f"more than {MAX_FINDINGS} entries are listed that are absent or damaged; the last: {note}",
+                hint="the metadata or the copy is damaged; open its images one by one",
+            )
         self._note(kind, note)
 
     def _note(self, kind: str, note: str) -> None:
