@@ -172,13 +172,18 @@ def judge(command: str, source: Path, files: dict[str, bytes], base: Path, targe
         faults.append("a thread stays alive")
     if listing(base) != files:
         faults.append("the source changed")
+    faults += _left_behind(command, done, target)
+    return done
+
+
+def _left_behind(command: str, done: Outcome, target: Path) -> list[str]:
+    """What stands in the target's folder beside a whole export."""
     left = os.listdir(target)
     if done.code == 5 and "--resume" in done.err:  # said, and hidden, for a later run to go on with
         left = [name for name in left if not name.endswith((".partial", ".partial.lock"))]
     wanted = 1 if command.startswith("export") and done.code == 0 else 0
-    if len(left) != wanted or any(name.startswith(".") for name in left):
-        faults.append(f"left behind: {left}")
-    return done
+    whole = len(left) == wanted and not any(name.startswith(".") for name in left)
+    return [] if whole else [f"left behind: {left}"]
 
 
 def _envelope_faults(command: str, envelope: object, code: int) -> list[str]:

@@ -622,3 +622,54 @@ def test_file_names_that_are_not_utf_8_or_hold_control_characters(attack, raw, c
         shown = capsys.readouterr()
         assert not any(c for c in shown.out if c != "\n" and not c.isprintable())
     attack(os.fsdecode(target), {0})
+
+
+# -- faults that the long run found ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("well", ["B/1", "A/2"])
+def test_a_well_outside_the_rows_and_columns_of_its_plate(attack, well):
+    row, column = well.split("/")
+    plate = {
+        "name": "p", "rows": [{"name": "A"}], "columns": [{"name": "1"}],
+        "wells": [{"path": well, "rowIndex": 9, "columnIndex": 9}],
+    }  # fmt: skip
+    source = attack.folder / "a.zarr"
+    build.put(source / "zarr.json", build.group3(plate=plate))
+    build.put(source / row / column / "zarr.json", build.group3(well={"images": [{"path": "0"}]}))
+    build.ome_zarr(source / row / column / "0")
+    attack(source, {0, 4, 6}, commands=(*COMMANDS, "export-archive", "export-0.4", "export-keep"))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 10**400])
+@pytest.mark.parametrize("key", ["pixelResolution", "resolution", "offset", "mine"])
+def test_numbers_that_json_lacks_in_what_is_carried_along(attack, value, key):
+    source = build.n5(attack.folder / "a.n5", **{key: [value, value]})
+    attack(source, {0, 4, 6}, commands=(*COMMANDS, "export-archive", "export-0.4"))
+
+
+def test_a_damaged_directory_of_a_tiff_is_told_once(attack):
+    """The tiles of a plane whose directory is damaged may be counted in millions."""
+    text = build.xml(size="8")
+    tags = {
+        "t257": (4, 1, 2**24),
+        "t322": (3, 1, 16),
+        "t323": (3, 1, 16),
+        "t324": (4, 1, 8),
+        "t325": (4, 1, 128),
+    }
+    source = build.tiff(attack.folder / "a.ome.tiff", text, **tags)
+    found = json.loads(attack(source, {0, 4, 6})["check-full"].out)["data"]["findings"]
+    assert 1 <= len([item for item in found if item["severity"] == "error"]) <= 3
+
+
+@pytest.mark.parametrize("view", ["info-full", "info-structure"])
+def test_describing_the_structure_of_a_tiff_leaves_it_closed(attack, view):
+    attack(build.tiff(attack.folder / "a.ome.tiff", build.xml()), {0}, commands=(view,))
+
+
+def test_one_row_longer_than_is_read_at_a_time(attack):
+    array = build.array3(shape=[1, 2**30], chunk_grid=build.grid(1, 2**20))
+    found = attack(build.ome_zarr(attack.folder / "a.zarr", array, None), {0, 6})
+    assert found["check-planes"].code == 6
+    assert "--region" in found["check-planes"].err
