@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -81,3 +84,41 @@ def test_a_closed_pool_can_be_used_again():
     for _ in range(2):
         assert list(workers.map(abs, [-1, -2])) == [1, 2]
         workers.close()
+
+
+INTERRUPTED = """
+import os, random, signal, sys, threading, time
+from openreadout.workers import Workers
+
+class Stop(BaseException):
+    pass
+
+def stop(*_):
+    raise Stop
+
+signal.signal(signal.SIGUSR1, stop)
+chance = random.Random(int(sys.argv[1]))
+for _ in range(60):
+    delay = chance.random() * 0.02
+    timer = threading.Thread(target=lambda: (time.sleep(delay), os.kill(os.getpid(), signal.SIGUSR1)))
+    try:
+        timer.start()
+        with Workers(3) as workers:
+            for _ in workers.map(lambda n: sum(range(n % 50)), range(100000), ahead=4):
+                pass
+    except Stop:
+        pass
+    try:
+        timer.join()
+    except Stop:
+        pass
+print("done")
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_an_exception_of_a_signal_at_any_moment_leaves_no_thread_waiting():
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, "5"], capture_output=True, text=True, timeout=60, check=False
+    )  # fmt: skip
+    assert done.stdout == "done\n", done.stderr

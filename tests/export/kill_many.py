@@ -59,6 +59,11 @@ def command(source: Path, target: Path, *options: str) -> list[str]:
     ]  # fmt: skip
 
 
+def _listen() -> None:
+    """A shell lets what it starts in the background ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def finish(source: Path, target: Path, *options: str) -> None:
     """Run an export to its end."""
     done = subprocess.run(
@@ -121,6 +126,7 @@ class Killer:
             command(self.source, target, *options),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            preexec_fn=_listen,
         )
         # half of the kills come once something is being written, which the start of Python would else swallow
         if self.random.random() < 0.5:
@@ -130,7 +136,7 @@ class Killer:
         else:
             time.sleep(self.random.random() * self.seconds * 1.1)
         running.send_signal(sent)
-        return running.wait()
+        return running.wait(timeout=60)
 
 
 def main() -> None:
