@@ -22,14 +22,8 @@ HEAVY = {
 }
 PROBE = """
 import json, sys
-sys.argv = ["openreadout", *sys.argv[1:]]
-from openreadout.cli import main
-try:
-    main()
-except SystemExit as stop:
-    code = stop.code or 0
-else:
-    code = 0
+from openreadout.cli import run
+code = run(sys.argv[1:])
 print(json.dumps({"code": code, "modules": sorted(sys.modules)}), file=sys.stderr)
 """
 
