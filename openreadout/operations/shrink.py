@@ -203,5 +203,7 @@ def _whole_samples(array: ChunkedArray, index: tuple[int, ...]) -> NDArray[Any]:
 def _largest(stack: NDArray[Any]) -> NDArray[Any]:
     if stack.dtype.kind == "c":
         stack = np.abs(stack)
-    largest: NDArray[Any] = np.fmax.reduce(stack, axis=0)
+    largest: NDArray[Any] = stack[0]
+    for other in stack[1:]:
+        largest = np.fmax(largest, other)
     return largest
