@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import shutil
@@ -44,15 +45,25 @@ def generator(repository):
     return module
 
 
+@pytest.fixture(scope="session")
+def validators(generator):
+    """A validator for each payload, allowing no other keys; that the schemas are schemas is a test of its own."""
+
+    @functools.cache
+    def of(name):
+        return jsonschema.Draft202012Validator(generator.envelope(name, closed=True))
+
+    return of
+
+
 @pytest.fixture
-def printed(generator, capsys):
-    """Run a command with --json and validate what it prints against its schema, allowing no other keys."""
+def printed(validators, capsys):
+    """Run a command with --json and validate what it prints against its schema."""
 
     def validate(name, *arguments):
         run([*map(str, arguments), "--json"])
         document = json.loads(capsys.readouterr().out)
-        schema = generator.envelope(name, closed=True)
-        jsonschema.validate(document, schema, jsonschema.Draft202012Validator)
+        validators(name).validate(document)
         return document
 
     return validate
