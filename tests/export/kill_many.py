@@ -108,7 +108,8 @@ class Killer:
         code = self._kill(target, options, sent)
         found = tree(target) if target.exists() else None
         assert found in (old, self.wanted[ending]), f"{way}: an incomplete output after {sent.name}"
-        assert code in (0, EXIT_CODES[sent], -sent), (way, sent.name, code)
+        said = (self.folder / "said.txt").read_text()
+        assert code in (0, EXIT_CODES[sent], -sent), (way, sent.name, code, said)
         assert tree(self.source) == self.untouched, "the source was changed"
         complete = found is not None and found == self.wanted[ending]
         resume = [*options, *(["--overwrite"] if complete and not options else [])]
@@ -122,12 +123,13 @@ class Killer:
         return f"{number} {way} {how}"
 
     def _kill(self, target: Path, options: list[str], sent: signal.Signals) -> int:
-        running = subprocess.Popen(
-            command(self.source, target, *options),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            preexec_fn=_listen,
-        )
+        with (self.folder / "said.txt").open("wb") as said:
+            running = subprocess.Popen(
+                command(self.source, target, *options),
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                preexec_fn=_listen,
+            )
         # half of the kills come once something is being written, which the start of Python would else swallow
         if self.random.random() < 0.5:
             while running.poll() is None and not any(target.parent.glob(".*.partial")):
