@@ -126,8 +126,7 @@ def _drop_stdout() -> None:
 def run(arguments: list[str]) -> int:
     """Run the program and return its exit code: the one place where errors become codes."""
     debug = "--debug" in arguments
-    with contextlib.suppress(ValueError):  # only the main thread may set handlers
-        signal.signal(signal.SIGTERM, _terminated)
+    ending = _listen()
     try:
         result = cli.main(args=arguments, prog_name="openreadout", standalone_mode=False)
     except click.exceptions.Exit as error:
@@ -146,14 +145,13 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         _drop_stdout()
         return 0
-    except OpenReadoutError as error:
-        if debug:
-            raise
-        return _report(error, arguments)
     except Exception as error:
+        if ending.came is not None:
+            return _interrupted(ending.came)
         if debug:
             raise
-        return _report(unexpected(error), arguments)
+        known = error if isinstance(error, OpenReadoutError) else unexpected(error)
+        return _report(known, arguments)
     return result if isinstance(result, int) else 0
 
 
@@ -161,8 +159,36 @@ class Terminated(KeyboardInterrupt):
     """Somebody asked the program to end (SIGTERM); it cleans up as after Ctrl-C."""
 
 
-def _terminated(number: int, frame: object) -> None:
-    raise Terminated
+class _Ending:
+    """Handles the signals that ask the program to end, and remembers the exception that it raised.
+
+    A library whose import is interrupted may raise an ImportError in place of it, which is no fault of anybody.
+    """
+
+    def __init__(self) -> None:
+        self.came: KeyboardInterrupt | None = None
+
+    def __call__(self, number: int, frame: object) -> None:
+        self.came = Terminated() if number == signal.SIGTERM else KeyboardInterrupt()
+        raise self.came
+
+
+def _listen() -> _Ending:
+    """Set the handlers; a SIGINT that whoever started the program lets it ignore stays ignored."""
+    ending = _Ending()
+    with contextlib.suppress(ValueError):  # only the main thread may set handlers
+        signal.signal(signal.SIGTERM, ending)
+        before = signal.getsignal(signal.SIGINT)
+        if before is signal.default_int_handler or isinstance(before, _Ending):
+            signal.signal(signal.SIGINT, ending)
+    return ending
+
+
+def raise_if_ended() -> None:
+    """Raise again what a signal raised, where something has caught it on the way and raised another error."""
+    ending = signal.getsignal(signal.SIGTERM)
+    if isinstance(ending, _Ending) and ending.came is not None:
+        raise ending.came
 
 
 def _interrupted(cause: BaseException | None) -> int:

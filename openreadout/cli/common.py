@@ -400,7 +400,7 @@ def _one(
 ) -> tuple[dict[str, Any] | None, int]:
     """Work on one input: its envelope (None when it was passed over) and exit code."""
     from openreadout import serialize
-    from openreadout.cli import output, unexpected
+    from openreadout.cli import output, raise_if_ended, unexpected
 
     try:
         outcome = work(path)
@@ -418,12 +418,14 @@ def _one(
     except (BrokenPipeError, KeyboardInterrupt):
         raise
     except OpenReadoutError as error:
+        raise_if_ended()
         if how.debug:
             raise
         if how.skip_unknown and isinstance(error, UnknownFormatError):
             return None, 0
         envelope, code = _failed(error, path, how)
     except Exception as error:
+        raise_if_ended()
         if how.debug:
             raise
         envelope, code = _failed(unexpected(error), path, how)
