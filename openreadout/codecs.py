@@ -8,6 +8,7 @@ numpy is imported only when a chunk is worked on, so that describing a store cos
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -32,6 +33,11 @@ NUMCODECS_NAMES = {name: f"numcodecs.{name}" for name in ("lz4", "bz2", "lzma", 
 """Zarr v3 names of codecs that Zarr v2 knows by a bare name."""
 
 Buffer = bytes | bytearray | memoryview
+
+LIBRARY_ERRORS = (
+    RuntimeError, ValueError, TypeError, ArithmeticError, LookupError, AssertionError, EOFError, struct.error,
+)  # fmt: skip
+"""What libraries raise for damaged data; which of these it is changes from one of their versions to the next."""
 
 
 @record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from openreadout.codecs import Buffer, ByteSize, ChunkSpec, CodecLookup, CodecSpec
+from openreadout.codecs import LIBRARY_ERRORS, Buffer, ByteSize, ChunkSpec, CodecLookup, CodecSpec
 from openreadout.errors import CorruptDataError, UnsupportedFeatureError
 from openreadout_codec_jpeg.configuration import Configuration, check_chunk, parse_configuration
 from openreadout_codec_jpeg.stream import Stream, parse_stream
@@ -44,7 +44,7 @@ def decode_stream(data: Buffer, stream: Stream, color_space: str) -> NDArray[Any
         imagecodecs.jpeg8_decode(
             bytes(data), colorspace=stream.color_space, outcolorspace=color_space, out=out
         )
-    except (RuntimeError, ValueError, TypeError) as error:
+    except LIBRARY_ERRORS as error:
         raise CorruptDataError(f"jpeg: the image is damaged ({error!s:.200})") from error
     return out
 

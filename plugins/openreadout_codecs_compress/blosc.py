@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from openreadout.codecs import Buffer, ByteSize, CodecLookup, CodecSpec, CoreForm
+from openreadout.codecs import LIBRARY_ERRORS, Buffer, ByteSize, CodecLookup, CodecSpec, CoreForm
 from openreadout.errors import CorruptDataError, UnsupportedFeatureError
 from openreadout.limits import MAX_CHUNK_BYTES
 from openreadout_codecs_compress.bounded import call, decode_into
@@ -119,7 +119,7 @@ def _snappy_is_missing() -> bool:
 
     try:
         imagecodecs.blosc_encode(bytes(1000), compressor="snappy", numthreads=1)
-    except (RuntimeError, ValueError):
+    except LIBRARY_ERRORS:
         return True
     return False
 

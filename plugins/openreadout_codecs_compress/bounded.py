@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from openreadout.codecs import Buffer, ByteSize
+from openreadout.codecs import LIBRARY_ERRORS, Buffer, ByteSize
 from openreadout.errors import CorruptDataError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def call(codec: str, decoder: Callable[..., Any], data: Buffer, **options: Any) 
     """`decoder(data, **options)`, its complaints turned into `CorruptDataError`."""
     try:
         return decoder(data, **options)
-    except (RuntimeError, ValueError, TypeError, OverflowError) as error:
+    except LIBRARY_ERRORS as error:
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise CorruptDataError(f"{codec}: the data are damaged ({reason})") from error
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
-from openreadout.codecs import Buffer, ByteSize, CodecLookup, CodecSpec, CoreForm
+from openreadout.codecs import LIBRARY_ERRORS, Buffer, ByteSize, CodecLookup, CodecSpec, CoreForm
 from openreadout.errors import CorruptDataError, UnsupportedFeatureError
 from openreadout.limits import GIB, MIB
 from openreadout_codecs_compress.bounded import Decompressor, Streams, call, compressed_bound
@@ -62,7 +62,7 @@ def _whole(decoder: Callable[..., Any], data: Buffer, size: ByteSize) -> memoryv
     out = np.empty(size.count, np.uint8)
     try:
         filled = len(decoder(data, out=out))
-    except RuntimeError:
+    except LIBRARY_ERRORS:
         return None  # several streams, or damage: the slow way finds out which and says so
     return out.data if filled == size.count else None
 

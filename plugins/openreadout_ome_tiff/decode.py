@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from openreadout.codecs import LIBRARY_ERRORS
 from openreadout.errors import CorruptDataError, UnsupportedFeatureError
 from openreadout_ome_tiff.page import PageLayout
 
@@ -100,15 +101,7 @@ def decode_segment(
         raise CorruptDataError(
             f"{layout.codec}: there is no memory for the decoded size"
         ) from error
-    except (
-        RuntimeError,
-        ValueError,
-        TypeError,
-        OverflowError,
-        IndexError,
-        EOFError,
-        struct.error,
-    ) as error:
+    except LIBRARY_ERRORS as error:
         raise CorruptDataError(f"{layout.codec}: {_first_line(error)}") from error
 
 
@@ -202,7 +195,7 @@ def _unpacked(layout: PageLayout, data: bytes | memoryview, size: int) -> Any:
     full = layout.segment_length * layout.row_bytes
     try:
         raw = decode(data, size)
-    except RuntimeError:
+    except LIBRARY_ERRORS:
         if full <= size:
             raise
         raw = decode(data, full)  # some writers fill the last strip up to its full rows

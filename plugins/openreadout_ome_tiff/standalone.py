@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from openreadout.codecs import CodecSpec, CoreForm
+from openreadout.codecs import LIBRARY_ERRORS, CodecSpec, CoreForm
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -237,7 +237,7 @@ def _same(data: bytes, shape: tuple[int, int, int], samples: NDArray[Any]) -> bo
     out: NDArray[np.uint8] = np.empty(shape if shape[2] == 3 else shape[:2], np.uint8)
     try:
         imagecodecs.jpeg8_decode(data, out=out)
-    except (RuntimeError, ValueError, TypeError):
+    except LIBRARY_ERRORS:
         return False
     rows, columns = samples.shape[:2]
     return columns == shape[1] and np.array_equal(out.reshape(shape)[:rows], samples)

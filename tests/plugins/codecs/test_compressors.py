@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import lzma
 import struct
@@ -166,6 +167,37 @@ def test_cut_data_are_corrupt(name, part):
     encoded = codec(name).encode(RAMP)
     with pytest.raises(CorruptDataError, match=name.split(".")[-1]):
         codec(name).decode(encoded[: int(part * len(encoded))], SIZE)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_data_cut_within_their_header_are_corrupt(name):
+    encoded = codec(name).encode(RAMP)
+    for length in range(min(40, len(encoded))):
+        with pytest.raises(CorruptDataError, match=name.split(".")[-1]):
+            codec(name).decode(encoded[:length], SIZE)
+        with contextlib.suppress(CorruptDataError):  # a bare block may be whole by chance
+            assert codec(name).decode(encoded[:length], ByteSize(SIZE.count, False)) is not None
+
+
+@pytest.mark.parametrize("error", [ValueError, IndexError, ZeroDivisionError, EOFError, KeyError])
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("gzip", "gzip_decode"),
+        ("zlib", "deflate_decode"),
+        ("zstd", "zstd_decode"),
+        ("lz4", "lz4_decode"),
+        ("blosc", "blosc_decode"),
+    ],
+)
+def test_whatever_the_library_raises_no_traceback_leaves(monkeypatch, name, function, error):
+    def refuse(*args, **options):
+        raise error("invalid header")
+
+    encoded = codec(name).encode(RAMP)
+    monkeypatch.setattr(imagecodecs, function, refuse)
+    with pytest.raises(CorruptDataError, match=name):
+        codec(name).decode(encoded[:-5], SIZE)
 
 
 @pytest.mark.parametrize("name", ALL)
