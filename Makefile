@@ -32,6 +32,8 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 
 $(VENV)/.developed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@# Registers a codec of the same name as ours, so it must not be part of the environment.
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/aside "zarr-n5>=0.3; python_version >= '3.12'"
 	$(BIN)/python -m compileall -q openreadout plugins
 	@touch $@ $(VENV)/.installed
 
