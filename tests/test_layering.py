@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from pathlib import Path
 
 import pytest
+
+import openreadout
 
 PLUGINS = Path(__file__).resolve().parents[1] / "plugins"
 CORE = Path(__file__).resolve().parents[1] / "openreadout"
@@ -15,8 +18,13 @@ ALLOWED_CORE = {
     "record", "units", "system", "workers", "__version__",
 }  # fmt: skip
 SHARED = {"openreadout_ome_xml"}
+VIEWERS = {
+    "openreadout_bioio",
+    "openreadout_napari",
+}  # of other programs: they use what any script may use
 FORBIDDEN_IN_CORE = {"zarr", "tifffile", "imagecodecs", "lxml", "numcodecs"}
 MODULES = sorted(PLUGINS.glob("*/**/*.py"))
+FORMATS = [file for file in MODULES if file.relative_to(PLUGINS).parts[0] not in VIEWERS]
 
 
 def imported(file):
@@ -29,7 +37,7 @@ def imported(file):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-@pytest.mark.parametrize("file", MODULES, ids=lambda file: str(file.relative_to(PLUGINS)))
+@pytest.mark.parametrize("file", FORMATS, ids=lambda file: str(file.relative_to(PLUGINS)))
 def test_plugin_imports_contracts_and_below(file):
     own = file.relative_to(PLUGINS).parts[0]
     for name in imported(file):
@@ -38,6 +46,18 @@ def test_plugin_imports_contracts_and_below(file):
             assert rest.split(".")[0] in ALLOWED_CORE, f"{file.name} imports {name}"
         elif first.startswith("openreadout_"):
             assert first in {own} | SHARED, f"{file.name} imports {name}"
+
+
+@pytest.mark.parametrize("package", sorted(VIEWERS))
+def test_readers_for_other_programs_use_the_public_interface_only(package):
+    files = list((PLUGINS / package).rglob("*.py"))
+    assert files
+    for file in files:
+        names = {name for name in imported(file) if name.startswith("openreadout")}
+        assert names == {"openreadout"}, file
+        used = re.findall(r"\bopenreadout\.(\w+)", file.read_text(encoding="utf-8"))
+        assert set(used) <= set(openreadout.__all__), file
+        assert len(file.read_text(encoding="utf-8").splitlines()) < 100, file
 
 
 @pytest.mark.parametrize(
@@ -61,7 +81,8 @@ def test_third_party_imports_are_declared(repository):
 
     project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     declared = {requirement.split(">")[0].split("[")[0] for requirement in project["dependencies"]}
-    optional = {"dask", "xarray", "pytest", "hypothesis"}
+    # fsspec, ome-types and xarray come with bioio-base
+    optional = {"dask", "xarray", "pytest", "hypothesis", "bioio_base", "fsspec", "ome_types"}
     known = (
         {name.replace("-", "_") for name in declared}
         | optional

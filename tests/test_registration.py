@@ -23,7 +23,9 @@ def installed(group):
     return {e.name: e.value for e in distribution.entry_points if e.group == group}
 
 
-@pytest.mark.parametrize("group", [*registry.GROUPS, "zarr.codecs"])
+@pytest.mark.parametrize(
+    "group", [*registry.GROUPS, "zarr.codecs", "napari.manifest", "bioio.readers"]
+)
 def test_declared_entry_points_are_installed(declared, group):
     assert installed(group) == declared["entry-points"][group], ADVICE
 
