@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from openreadout.errors import UnsupportedFeatureError
 from openreadout.model import Dataset, Image, Plate, Well
 
 
@@ -23,14 +22,14 @@ def places_of(
     if plate is not None and fields is not None:
         layout = "plate"
         places, kept_plate = fields
-    elif len(main) == 1:
+    elif len(main) == 1 and not dataset.images[main[0]].label:
         layout = "image"
         places[main[0]] = ""
     else:
         series = [n for n in main if not dataset.images[n].label]
         for at, index in enumerate(series):
             places[index] = str(at)
-    _place_labels(dataset, chosen, places, layout)
+    _place_labels(dataset, chosen, places)
     return places, layout, kept_plate
 
 
@@ -66,7 +65,7 @@ def _fields(
 
 
 def _place_labels(
-    dataset: Dataset, chosen: list[tuple[int, Image]], places: dict[int, str], layout: str
+    dataset: Dataset, chosen: list[tuple[int, Image]], places: dict[int, str]
 ) -> None:
     """Labels go below the image they annotate, or below the root when that image is not exported."""
     for number, image in chosen:
@@ -82,10 +81,6 @@ def _place_labels(
         while place in places.values():
             place += "_"
         places[number] = place
-    if layout == "image" and all(place.startswith("labels/") for place in places.values()):
-        raise UnsupportedFeatureError(
-            "a label image alone cannot be exported without the image it annotates"
-        )
 
 
 def _safe_name(name: str) -> str:

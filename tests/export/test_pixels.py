@@ -161,6 +161,22 @@ def test_labels_keep_their_numbers_at_every_level(make, tmp_path, export, comman
         wanted = np.take_along_axis(grouped, best[..., None], axis=-1)[..., 0]
 
 
+@pytest.mark.parametrize("options", [(), ("--ngff", "0.4")], ids=["0.5", "0.4"])
+def test_a_label_without_its_image_stays_a_label(make, tmp_path, export, command, options):
+    labels = make.noise((20, 30), "uint32", top=5)
+    source = tmp_path / "a.ome.zarr"
+    zarr.open_group(source, mode="w", attributes={"ome": {"version": "0.5", "bioformats2raw.layout": 3}})  # fmt: skip
+    zarr.open_group(
+        source / "labels", mode="w", attributes={"ome": {"version": "0.5", "labels": ["cells"]}}
+    )
+    make.image(source / "labels" / "cells", [labels], "yx")
+    target = tmp_path / "out.ome.zarr"
+    export(source, target, *options)
+    array = zarr.open_array(target / "labels" / "cells" / "0", mode="r")
+    assert np.array_equal(array[...], labels)
+    assert command("check", target, "--against", source)["ok"] is True
+
+
 def test_scale_and_translation_of_made_levels_keep_the_image_in_place(make, tmp_path, export):
     source = make.image(
         tmp_path / "a.ome.zarr", [make.noise((4, 600, 500))], "zyx",
