@@ -14,11 +14,11 @@ PYTEST_ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test check format lint types layers tests corpus docs fixtures coverage clean
+.PHONY: help install run test check format lint types layers tests corpus docs man dist-check fixtures coverage clean
 
 help:
 	@sed -n 's/^#//p' Makefile | head -n 6
-	@echo "targets: install run test format lint types layers tests corpus docs fixtures coverage clean"
+	@echo "targets: install run test format lint types layers tests corpus docs man dist-check fixtures coverage clean"
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make ... PYTHON=/path/to/python")'
@@ -36,6 +36,14 @@ $(VENV)/.developed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/aside "zarr-n5>=0.3; python_version >= '3.12'"
 	$(BIN)/python -m compileall -q openreadout plugins
 	@touch $@ $(VENV)/.installed
+
+$(VENV)/.documented: pyproject.toml | $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	@touch $@
+
+$(VENV)/.released: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet 'build>=1.2' 'twine>=6'
+	@touch $@
 
 install: $(VENV)/.developed
 
@@ -74,9 +82,25 @@ corpus: $(VENV)/.developed
 coverage: $(VENV)/.developed
 	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)
 
-docs: $(VENV)/.developed
+# Pages that are made from the program, then all pages as a site in site/; a link that leads nowhere is an error.
+docs: $(VENV)/.documented
 	$(BIN)/python docs/generate_cli.py
 	$(BIN)/python docs/generate_schema.py
+	$(BIN)/python -m mkdocs build --quiet --strict
+
+man: $(VENV)/.installed
+	$(BIN)/python docs/generate_man.py man
+
+# What would be released: built, its metadata checked, and the wheel at work in an environment that has nothing else.
+dist-check: $(VENV)/.released
+	rm -rf dist $(OUT)/empty
+	mkdir -p $(OUT)
+	$(BIN)/python -m build > $(OUT)/build.log
+	$(BIN)/python -m twine check --strict dist/*
+	$(PYTHON) -m venv $(OUT)/empty
+	$(OUT)/empty/bin/python -m pip install --quiet dist/*.whl
+	cd $(OUT) && empty/bin/openreadout info ../$(SAMPLE)
+	cd $(OUT) && empty/bin/openreadout export ../$(SAMPLE) --to ome-zarr -o empty/cells.ome.zarr
 
 # Writers of fixed versions in an environment of their own, so that the result is the same byte for byte.
 .venv-fixtures/.installed: fixtures/requirements.txt
@@ -88,4 +112,4 @@ fixtures: .venv-fixtures/.installed
 	.venv-fixtures/bin/python fixtures/generate.py
 
 clean:
-	rm -rf $(VENV) .venv-fixtures $(OUT) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage
+	rm -rf $(VENV) .venv-fixtures $(OUT) build dist site man .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -149,3 +150,44 @@ def test_make_run_shows_every_command(word):
         (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nrun:")[2].partition("\n\n")[0]
     )
     assert f"openreadout {word}" in recipe
+
+
+@pytest.fixture(scope="module")
+def man_pages(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("man")
+    subprocess.run([sys.executable, DOCS / "generate_man.py", folder], check=True)
+    return {path.name: path for path in folder.iterdir()}
+
+
+def test_every_command_has_a_man_page_with_its_options(man_pages):
+    from openreadout.cli import cli
+
+    context = click.Context(cli)
+    names = cli.list_commands(context)
+    assert set(man_pages) == {"openreadout.1", *(f"openreadout-{name}.1" for name in names)}
+    for name in names:
+        text = man_pages[f"openreadout-{name}.1"].read_text(encoding="utf-8").replace("\\-", "-")
+        for option in cli.get_command(context, name).params:
+            if isinstance(option, click.Option):
+                assert all(f"\\fB{opt}\\fR" in text for opt in option.opts), option.name
+        assert f"openreadout {name} " in text.partition(".SH EXAMPLES")[2]
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+def test_man_pages_are_valid_and_show_their_text(man_pages):
+    for path in man_pages.values():
+        command = ["groff", "-Kutf8", "-man", "-ww", "-z", path]
+        checked = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert checked.stderr == ""
+    shown = subprocess.run(
+        ["groff", "-Kutf8", "-Tutf8", "-P-cbou", "-man", man_pages["openreadout-check.1"]],
+        capture_output=True, text=True, encoding="utf-8", check=True,
+    ).stdout  # fmt: skip
+    assert "openreadout check [OPTIONS] PATH..." in shown
+    assert re.search(r"^ +openreadout check --planes", shown, re.MULTILINE)
+
+
+def test_every_page_is_on_the_site():
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = re.findall(r"^ *- ([\w/-]+\.md)$", site, re.MULTILINE)
+    assert set(listed) == {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
