@@ -14,6 +14,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from openreadout.errors import CorruptDataError, UnsupportedFeatureError
+from openreadout.limits import MAX_CODECS
 from openreadout.record import record
 
 if TYPE_CHECKING:
@@ -266,6 +267,8 @@ class CodecChain:
     @classmethod
     def build(cls, specs: Sequence[CodecSpec], lookup: CodecLookup) -> CodecChain:
         """Build a chain; raises `UnsupportedFeatureError` (codec not installed) or `CorruptDataError` (bad order)."""
+        if len(specs) > MAX_CODECS:
+            raise CorruptDataError(f"a chain of {len(specs)} codecs, more than {MAX_CODECS}")
         kinds: dict[str, list[Any]] = {"array-array": [], "array-bytes": [], "bytes-bytes": []}
         reached = 0
         for spec in specs:

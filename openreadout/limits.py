@@ -51,6 +51,9 @@ MAX_CHANNELS = 1 << 16
 MAX_ZIP_ENTRIES = 2_000_000
 """Members of an archive; their directory is held in memory, some 350 bytes for each."""
 
+MAX_CODECS = 32
+"""Codecs of one chain; each may need a little more room than what it is given, and real chains have up to five."""
+
 CHUNK_SLACK_BYTES = 1 * MIB
 """What a stored chunk or shard may have beyond four times the most that its codecs should give."""
 

@@ -164,6 +164,11 @@ def _plan_image(number: int, image: Image, path: str, options: PlanOptions) -> P
                 f"image {number}: data type {source.array.dtype} of level {level} is not one of pixels",
                 hint="leave the level out with --pyramid none",
             )
+        if 0 in source.array.shape:
+            raise UnsupportedFeatureError(
+                f"image {number}: level {level} has an axis of length 0",
+                hint="leave the source's smaller levels out with --pyramid none, or make new ones with --pyramid mean",
+            )
         scale, translation = geometry(image, level, axes, units, source)
         levels.append(
             stored(

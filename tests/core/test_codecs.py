@@ -17,6 +17,7 @@ from openreadout.codecs import (
     native,
 )
 from openreadout.errors import CorruptDataError, UnsupportedFeatureError
+from openreadout.registry import find_codec
 
 
 class Flip:
@@ -132,6 +133,12 @@ def test_chain_without_an_array_to_bytes_codec_is_damage(names):
 def test_codecs_at_the_wrong_place_are_damage(names):
     with pytest.raises(CorruptDataError, match="not allowed at this place"):
         chain(*names)
+
+
+def test_a_chain_of_a_thousand_codecs_is_damage():
+    specs = [CodecSpec("bytes", {"endian": "little"}), *[CodecSpec("zstd", {"level": 0})] * 1000]
+    with pytest.raises(CorruptDataError, match="1001 codecs"):
+        CodecChain.build(specs, find_codec)
 
 
 def test_unknown_codec_is_named():

@@ -177,6 +177,20 @@ def test_a_label_without_its_image_stays_a_label(make, tmp_path, export, command
     assert command("check", target, "--against", source)["ok"] is True
 
 
+@pytest.mark.parametrize("empty", [(0, 50, 60), (3, 0, 60), (3, 50, 0)])
+def test_a_level_without_samples_is_refused_and_can_be_left_out(
+    make, tmp_path, export, command, empty
+):
+    pixels = make.noise((6, 100, 120))
+    source = make.image(tmp_path / "a.ome.zarr", [pixels, np.zeros(empty, pixels.dtype)], "zyx")
+    target = tmp_path / "out.ome.zarr"
+    refused = command("export", source, "--to", "ome-zarr", "-o", target, code=6)
+    assert "--pyramid none" in refused["hint"]
+    assert not target.exists()
+    export(source, target, "--pyramid", "none")
+    assert np.array_equal(read(target, "0"), pixels)
+
+
 def test_scale_and_translation_of_made_levels_keep_the_image_in_place(make, tmp_path, export):
     source = make.image(
         tmp_path / "a.ome.zarr", [make.noise((4, 600, 500))], "zyx",

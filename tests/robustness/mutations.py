@@ -11,6 +11,7 @@ import math
 import re
 import struct
 import zipfile
+import zlib
 from random import Random
 from typing import Any
 
@@ -277,7 +278,7 @@ def archive(rng: Random, data: bytes) -> bytes:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as source:
             members = {name: source.read(name) for name in source.namelist()}
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError, EOFError, OSError):
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, ValueError, EOFError, OSError):
         return binary(rng, data)
     if not members:
         return binary(rng, data)
