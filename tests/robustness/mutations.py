@@ -126,7 +126,9 @@ def _nearby(rng: Random, old: Any) -> Any:
     if isinstance(old, int | float):
         return rng.choice((old + 1, old - 1, -old, old * 2, float(old), str(old), [old]))
     if isinstance(old, str):
-        return rng.choice((old[:-1], old + "x", old.upper(), [old], old.encode().hex()))
+        return rng.choice(
+            (old[:-1], old + "x", old.upper(), [old], old.encode("utf-8", "surrogatepass").hex())
+        )
     if isinstance(old, list):
         return rng.choice((old[::-1], old[:-1], [*old, *old[-1:]], old * 2, {"0": old}))
     return [old]
