@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from openreadout.contracts import FormatDescriptor as FormatDescriptor
     from openreadout.errors import CorruptDataError as CorruptDataError
     from openreadout.errors import OpenReadoutError as OpenReadoutError
+    from openreadout.errors import RemoteError as RemoteError
     from openreadout.errors import StorageError as StorageError
     from openreadout.errors import UnknownFormatError as UnknownFormatError
     from openreadout.errors import UnsupportedFeatureError as UnsupportedFeatureError
@@ -41,6 +42,7 @@ _PUBLIC = {
     "UnknownFormatError": "openreadout.errors:UnknownFormatError",
     "CorruptDataError": "openreadout.errors:CorruptDataError",
     "StorageError": "openreadout.errors:StorageError",
+    "RemoteError": "openreadout.errors:RemoteError",
     "UnsupportedFeatureError": "openreadout.errors:UnsupportedFeatureError",
 }
 
@@ -50,6 +52,7 @@ __all__ = [
     "FormatDescriptor",
     "Image",
     "OpenReadoutError",
+    "RemoteError",
     "StorageError",
     "UnknownFormatError",
     "UnsupportedFeatureError",

@@ -37,8 +37,9 @@ class Presence:
     """Which chunks of an array are stored.
 
     `total` counts the grid's chunks (shards, for a sharded array), `stored` those found; beyond the sampling limit
-    `stored` is an estimate and `exact` is False. `first` and `last` are the indices, in units of `chunk_shape`, of the
-    first and last stored chunk in C order. `strays` are keys below the array that no chunk or document explains.
+    `stored` is an estimate from `samples` chunks and `exact` is False. `first` and `last` are the indices, in units of
+    `chunk_shape`, of the first and last stored chunk in C order. `strays` are keys below the array that no chunk or
+    document explains.
     """
 
     total: int
@@ -46,6 +47,7 @@ class Presence:
     first: ChunkIndex | None
     last: ChunkIndex | None
     exact: bool = True
+    samples: int = 0
     strays: tuple[str, ...] = ()
 
 

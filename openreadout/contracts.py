@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from openreadout.codecs import CodecLookup, CodecSpec
     from openreadout.encoded import EncodedArray
     from openreadout.model import Dataset, Image, Plate
-    from openreadout.stores import Store
+    from openreadout.stores import PositionalFile, Store
 
 DEFINITE = 1.0
 LIKELY = 0.6
@@ -38,7 +38,8 @@ class Source:
     """An input before any reader has opened it.
 
     `head` is the first 64 KiB of a file (empty for a folder); `names` are names in a folder, at most a few thousand.
-    `peek` reads at most so many bytes of a file directly in the folder, or gives None.
+    `peek` reads at most so many bytes of a file directly in the folder, or gives None. Of an input behind a URL,
+    `store` or `file` is what it was looked at through, so that nothing is asked for twice; else both are None.
     """
 
     path: str
@@ -47,6 +48,8 @@ class Source:
     head: bytes = b""
     names: frozenset[str] = frozenset()
     peek: Callable[[str, int], bytes | None] = lambda name, limit: None
+    store: Store | None = None
+    file: PositionalFile | None = None
 
 
 @record

@@ -18,15 +18,22 @@ from openreadout.arrays import (
     region_shape,
 )
 from openreadout.codecs import ITEM_BYTES, ChunkSpec, CodecChain, CodecLookup, CodecSpec
-from openreadout.errors import CorruptDataError, OpenReadoutError, UnsupportedFeatureError
+from openreadout.errors import (
+    CorruptDataError,
+    OpenReadoutError,
+    RemoteError,
+    UnsupportedFeatureError,
+)
 from openreadout.limits import (
     CHUNK_SLACK_BYTES,
     MAX_CHUNK_BYTES,
     MAX_ENCODED_BYTES,
     PRESENCE_SAMPLES,
+    REMOTE_SAMPLES,
 )
 from openreadout.record import record
 from openreadout.stores import Store, StoredObject, join_key
+from openreadout.workers import Workers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -315,8 +322,7 @@ class EncodedArray:
             len(stored),
             self._edge(first, 0),
             self._edge(last, -1),
-            True,
-            tuple(sorted(strays)),
+            strays=tuple(sorted(strays)),
         )
 
     def _chunk_at(self, name: str, grid: tuple[int, ...]) -> ChunkIndex | None:
@@ -330,6 +336,8 @@ class EncodedArray:
         grid, base = self.grid, f"{self.path}/" if self.path else ""
         found: list[ChunkIndex] = []
         strays: list[str] = []
+        if not self.store.can_walk:
+            return found, strays, False
         # Folders where chunks belong count as stored: reading such a chunk says what is wrong.
         blocked: set[ChunkIndex] = set()
         for n, (key, _) in enumerate(self.store.walk(self.path)):
@@ -350,16 +358,22 @@ class EncodedArray:
 
     def _sampled(self, total: int) -> Presence:
         """Estimate presence from evenly spaced chunks."""
-        step = max(1, total // PRESENCE_SAMPLES)
+        most, threads = (
+            (PRESENCE_SAMPLES, 1) if self.store.can_walk else (REMOTE_SAMPLES, REMOTE_SAMPLES)
+        )
+        step = max(1, -(-total // most))
         tried = [nth_index(n, self.grid) for n in range(0, total, step)]
-        there = [index for index in tried if self.store.size(self.key(index)) is not None]
+        with Workers(threads) as workers:
+            sizes = list(workers.map(lambda index: self.store.size(self.key(index)), tried))
+        there = [index for index, size in zip(tried, sizes, strict=True) if size is not None]
         first, last = (there[0], there[-1]) if there else (None, None)
         return Presence(
             total,
             len(there) * total // max(1, len(tried)),
             self._edge(first, 0),
             self._edge(last, -1),
-            False,
+            len(tried) == total,
+            len(tried),
         )
 
     def _edge(self, stored: ChunkIndex | None, which: int) -> ChunkIndex | None:
@@ -368,6 +382,8 @@ class EncodedArray:
             return stored
         try:
             parts = self._parts(stored)
+        except RemoteError:
+            raise
         except OpenReadoutError:
             parts = []  # reading any of its chunks raises the error again, for the caller to report
         return parts[which] if parts else self._inside(stored, (0,) * len(stored))
@@ -401,13 +417,18 @@ class EncodedArray:
         stored: Iterator[ChunkIndex] = iter(sorted(found))
         if not complete:
             everything = (nth_index(n, self.grid) for n in range(math.prod(self.grid)))
-            stored = (index for index in everything if self.store.size(self.key(index)) is not None)
+            # where each question costs a request, the reading of the chunk is the question
+            stored = everything
+            if self.store.can_walk:
+                stored = (n for n in everything if self.store.size(self.key(n)) is not None)
         if self.layout.shard is None:
             yield from stored
             return
         for index in stored:
             try:
                 yield from self._parts(index)
+            except RemoteError:
+                raise
             except OpenReadoutError:
                 yield self._inside(index, (0,) * len(index))
 

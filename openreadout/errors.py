@@ -115,6 +115,15 @@ class StorageError(OpenReadoutError, OSError):
         return OpenReadoutError.__str__(self)
 
 
+class RemoteError(StorageError):
+    """A server did not give what was asked for, after several tries (exit code 5).
+
+    What is not there is no error; everything that leaves it open whether something is there is one.
+    """
+
+    default_hint = "check the address, the network and the permission to read, and try again"
+
+
 class UnsupportedFeatureError(OpenReadoutError, NotImplementedError):
     """A known format that uses something this program does not read (exit code 6)."""
 

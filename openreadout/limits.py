@@ -77,3 +77,18 @@ MAX_EMPTY_BYTES = 8 * GIB
 
 MAX_EXPANSION = 100_000
 """How many times larger than the data set an image beyond `MAX_EMPTY_BYTES` may be; no codec packs pictures so well."""
+
+MAX_REQUESTS = 32
+"""Requests to servers that one process has under way."""
+
+MAX_KEPT_BYTES = 128 * MIB
+"""Metadata documents of one remote store that are kept, so that each is asked for once."""
+
+MAX_INDEX_BYTES = 16 * MIB
+"""A server's page that lists a folder; some 100 000 names."""
+
+REMOTE_SAMPLES = 64
+"""Chunks of one array whose presence is asked for where a server does not list them, each with a request."""
+
+REMOTE_THREADS = 16
+"""Chunks of a remote input that are read at a time; they wait for the network more than for a processor."""

@@ -154,7 +154,7 @@ class Info(TypedDict):
     """`info`. The views `format` and `structure` leave out the images; `full` adds findings and members."""
 
     path: str
-    size_bytes: int
+    size_bytes: int | None
     format: Format
     format_version: str
     images: NotRequired[list[Image]]

@@ -22,6 +22,7 @@ from openreadout.errors import (
     storage_error,
 )
 from openreadout.limits import HEAD_BYTES, MAX_ROOT_NAMES
+from openreadout.remote.urls import is_url
 
 if TYPE_CHECKING:
     from openreadout.contracts import Reader, Writer
@@ -184,16 +185,20 @@ def open_context(axes: str | None = None, *, older: bool = False) -> OpenContext
 # -- detection -------------------------------------------------------------------------------------
 
 
-def make_source(path: str) -> Source:
+def make_source(path: str, *, trust_consolidated: bool = False) -> Source:
     """Look at an input: its kind, its first 64 KiB or the names in it.
 
     Raises
     ------
     StorageError
-        It is not there, may not be read, or is neither a file nor a folder.
+        It is not there, may not be read, or is neither a file nor a folder; or a server fails.
     CorruptDataError
         A file without a single byte.
+    UsageError
+        It is a URL, and what reads those is not installed.
     """
+    if is_url(path):
+        return _remote_source(path, trust_consolidated)
     try:
         status = os.stat(path)
         if stat.S_ISDIR(status.st_mode):
@@ -221,6 +226,25 @@ def make_source(path: str) -> Source:
             hint="the copy or the writing of it failed",
         )
     return Source(path, False, status.st_size, head)
+
+
+def _remote_source(url: str, trust_consolidated: bool) -> Source:
+    from openreadout.remote.look import look_at
+
+    look = look_at(url, trust_consolidated=trust_consolidated)
+    if look.file is not None:
+        head = look.file.read(0, HEAD_BYTES)
+        if not head:
+            raise CorruptDataError(f"{url}: the file is empty (0 bytes)", path=url)
+        return Source(url, False, look.file.size, head, file=look.file)
+    store = look.store
+
+    def peek(name: str, limit: int) -> bytes | None:
+        # of what is known to be absent nothing is asked
+        asked = store is not None and ("/" in name or name in look.names)
+        return store.get_range(name, 0, limit) if asked and store is not None else None
+
+    return Source(look.url, True, 0, b"", look.names, peek, store=store)
 
 
 def _peeker(path: str) -> Any:
@@ -267,6 +291,8 @@ def detect(path: str) -> Detected:
 
     Raises
     ------
+    StorageError
+        It cannot be read.
     UnknownFormatError
         No reader recognises it; the message names a foreign format that its first bytes give away.
     """
@@ -280,16 +306,34 @@ def _choose(source: Source) -> list[Detected]:
     return found
 
 
-def open_dataset(path: str, *, axes: str | None = None, older: bool = False) -> Dataset:
+def open_dataset(
+    path: str, *, axes: str | None = None, older: bool = False, trust_consolidated: bool = False
+) -> Dataset:
     """Detect the format of an input and open it; only metadata is read.
 
-    With `older`, documents of Zarr v3 are looked past where others stand beside them.
+    With `older`, documents of Zarr v3 are looked past where others stand beside them. `trust_consolidated` is for
+    inputs behind a URL: consolidated metadata stand for all metadata there.
 
     Raises
     ------
     StorageError, UnknownFormatError, CorruptDataError, UnsupportedFeatureError
     """
-    source = make_source(path)
+    if is_url(path):
+        from openreadout.remote.transport import Watch
+
+        with Watch() as watch:
+            dataset = _open_dataset(path, axes, older, trust_consolidated)
+            try:
+                watch.settle()
+            except OpenReadoutError:
+                dataset.close()
+                raise
+        return dataset
+    return _open_dataset(path, axes, older, trust_consolidated)
+
+
+def _open_dataset(path: str, axes: str | None, older: bool, trust_consolidated: bool) -> Dataset:
+    source = make_source(path, trust_consolidated=trust_consolidated)
     found = (older and detect_all(_without(source, "zarr.json"))) or _choose(source)
     try:
         dataset = found[0].reader.open(source, open_context(axes, older=older))

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @record
 class InfoResult:
-    """What `info` found: the opened data set and its size on disk in bytes."""
+    """What `info` found: the opened data set and its size in bytes; None for a folder behind a URL."""
 
     dataset: Dataset
-    size_bytes: int
+    size_bytes: int | None
     view: str = "summary"
     max_images: int | None = None
 

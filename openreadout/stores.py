@@ -1,4 +1,4 @@
-"""Stores: bytes by key, read-only, from a directory or in place from a zip archive.
+"""Stores: bytes by key, read-only, from a directory, from behind a URL, or in place from a zip archive.
 
 Keys are `/`-separated and relative, as in the Zarr v3 core specification, section "Stores". A key from a file is made
 with `join_key`, which refuses everything that would leave the store.
@@ -28,6 +28,7 @@ from openreadout.limits import (
     MAX_JSON_DEPTH,
     MAX_ZIP_ENTRIES,
 )
+from openreadout.remote.urls import is_url
 
 
 class Store(Protocol):
@@ -38,6 +39,16 @@ class Store(Protocol):
 
     path: str
     """The directory or archive."""
+
+    @property
+    def can_list(self) -> bool:
+        """Whether `list_dir` can tell what is in a folder; a web server often cannot, and then it raises."""
+        ...
+
+    @property
+    def can_walk(self) -> bool:
+        """Whether `walk` can give every key."""
+        ...
 
     def get(self, key: str, limit: int = MAX_ENCODED_BYTES) -> bytes | None:
         """The whole value, or None when the key is absent.
@@ -99,6 +110,7 @@ class DirectoryStore:
     """The files below a directory. Links are followed as long as they stay below it."""
 
     kind = "directory"
+    can_list = can_walk = True
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -272,6 +284,83 @@ def _read_exactly(fd: int, offset: int, length: int) -> bytes:
     return b"".join(parts)
 
 
+class PositionalFile(Protocol):
+    """A file that several threads read by position."""
+
+    size: int
+
+    def read(self, offset: int, length: int) -> bytes:
+        """At most `length` bytes from `offset`; fewer where the file ends. Raises `OSError`."""
+        ...
+
+    def ahead(self, offset: int, length: int) -> None:
+        """Told of what is read next in pieces, which costs a request each where the file is far away."""
+        ...
+
+    def release(self) -> None:
+        """What `ahead` fetched is not needed any more."""
+        ...
+
+    def close(self) -> None:
+        """Release what is open; more than once does no harm."""
+        ...
+
+
+class LocalFile:
+    """A file on a disk that is read by position."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._fd = os.open(path, os.O_RDONLY | system.OPEN_FLAGS)
+        except OSError as error:
+            raise storage_error(error, path) from error
+        self._closed = False
+        self.size = 0
+        try:
+            self.size = os.fstat(self._fd).st_size
+        except OSError as error:
+            self.close()
+            raise storage_error(error, path) from error
+
+    def read(self, offset: int, length: int) -> bytes:
+        # The system call allocates what it is asked for, so it is not asked for more than there is.
+        length = max(0, min(length, self.size - offset))
+        return _read_exactly(self._fd, offset, length) if length else b""
+
+    def ahead(self, offset: int, length: int) -> None:
+        """The system reads ahead itself."""
+
+    def release(self) -> None:
+        """Nothing is kept."""
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            os.close(self._fd)
+
+
+def open_positional(path: str) -> PositionalFile:
+    """A file on a disk or behind a URL, to be read by position."""
+    if is_url(path):
+        from openreadout.remote.store import RemoteFile
+
+        return RemoteFile(path)
+    return LocalFile(path)
+
+
+def open_store(path: str, *, trust_consolidated: bool = False) -> Store:
+    """The store of a folder, on a disk or behind a URL."""
+    if is_url(path):
+        from openreadout.remote.store import RemoteStore
+
+        return RemoteStore(path, trust_consolidated=trust_consolidated)
+    return DirectoryStore(path)
+
+
+ZIP_SLACK_BYTES = 1024
+"""What the local header of a zip member may have beyond its name, and is fetched with the member."""
+
+
 class ZipMember(NamedTuple):
     """What the central directory says of one member; `offset` is that of its local header."""
 
@@ -299,22 +388,17 @@ class ZipStore:
     """
 
     kind = "zip"
+    can_list = can_walk = True
 
-    def __init__(self, path: str, prefix: str = "") -> None:
+    def __init__(self, path: str, prefix: str = "", file: PositionalFile | None = None) -> None:
         self.path = path
         self.prefix = ""
-        try:
-            self._fd = os.open(path, os.O_RDONLY | system.OPEN_FLAGS)
-        except OSError as error:
-            raise storage_error(error, path) from error
-        self._closed = False
-        self._length = 0
+        self._file = open_positional(path) if file is None else file
         self._lock = threading.Lock()
         self._inflated: tuple[str, bytes] | None = None
         self._folders: dict[str, tuple[set[str], set[str]]] | None = None
         try:
-            self._length = os.fstat(self._fd).st_size
-            self._members = _ZipDirectory(path, self._fd, self._length).members()
+            self._members = _ZipDirectory(path, self._file).members()
         except OSError as error:
             self.close()
             if isinstance(error, StorageError):
@@ -356,13 +440,12 @@ class ZipStore:
         return entry.offset + 30 + names
 
     def _pread(self, offset: int, length: int, key: str) -> bytes:
-        # The system call allocates what it is asked for, so it is not asked for more than there is.
-        length = max(0, min(length, self._length - offset))
-        if length == 0:
-            return b""
         try:
-            return _read_exactly(self._fd, offset, length)
+            return self._file.read(offset, length)
         except OSError as error:
+            if isinstance(error, StorageError):
+                error.where = key
+                raise
             raise storage_error(error, self.path, where=key) from error
 
     def _entry(self, key: str) -> ZipMember | None:
@@ -401,7 +484,9 @@ class ZipStore:
                 path=self.path,
                 where=key,
             )
+        self._file.ahead(entry.offset, 30 + len(key) + ZIP_SLACK_BYTES + entry.packed)
         data = self._pread(self._data_offset(key, entry), entry.packed, key)
+        self._file.release()
         if entry.method == 8:
             data = _inflate(data, entry.size, self.path, key)
         return self._whole(data, entry, key)
@@ -461,9 +546,7 @@ class ZipStore:
                 yield base + name, self._members[base + name].size
 
     def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            os.close(self._fd)
+        self._file.close()
 
 
 def _zip_tree(members: Iterable[str]) -> dict[str, tuple[set[str], set[str]]]:
@@ -484,10 +567,10 @@ def _zip_tree(members: Iterable[str]) -> dict[str, tuple[set[str], set[str]]]:
 class _ZipDirectory:
     """Reads the central directory of an archive, with or without ZIP64 fields."""
 
-    def __init__(self, path: str, fd: int, length: int) -> None:
+    def __init__(self, path: str, file: PositionalFile) -> None:
         self.path = path
-        self.fd = fd
-        self.length = length
+        self.file = file
+        self.length = file.size
 
     def members(self) -> dict[str, ZipMember]:
         """The members by name; directories are left out."""
@@ -498,7 +581,7 @@ class _ZipDirectory:
         shift = end - size - offset
         if shift < 0 or count * 46 > size:
             raise self._damaged("its directory does not lie where the end record says")
-        return self._parse(_read_exactly(self.fd, end - size, size), count, shift)
+        return self._parse(self.file.read(end - size, size), count, shift)
 
     def _damaged(self, why: str) -> CorruptDataError:
         return CorruptDataError(
@@ -517,14 +600,14 @@ class _ZipDirectory:
     def _locate(self) -> tuple[int, int, int, int]:
         """Number of entries, size and offset of the directory, and where the directory ends in the file."""
         start = max(0, self.length - 22 - 0xFFFF)
-        tail = _read_exactly(self.fd, start, self.length - start)
+        tail = self.file.read(start, self.length - start)
         at = _end_record(tail)
         if at < 0:
             raise self._damaged("the end of its directory is not there")
         disk, first, here, count, size, offset, _ = struct.unpack("<4H2LH", tail[at + 4 : at + 22])
         end = start + at
         if end >= 20:
-            locator = _read_exactly(self.fd, end - 20, 20)
+            locator = self.file.read(end - 20, 20)
             if locator[:4] == b"PK\x06\x07":
                 return self._locate_64(locator, end - 20)
         if disk not in (0, 0xFFFF) or first not in (0, 0xFFFF) or here != count:
@@ -537,7 +620,7 @@ class _ZipDirectory:
             raise self._parts()
         for place in (where, end - 56):  # the second where data stands in front of the archive
             if 0 <= place <= end - 56:
-                record = _read_exactly(self.fd, place, 56)
+                record = self.file.read(place, 56)
                 if record[:4] == b"PK\x06\x06":
                     numbers = struct.unpack("<2L4Q", record[16:56])
                     if numbers[0] or numbers[1] or numbers[2] != numbers[3]:
@@ -720,8 +803,15 @@ def _children(node: Any) -> Sequence[Any]:
     return list(node.values()) if isinstance(node, dict) else node if isinstance(node, list) else ()
 
 
-def total_size(path: str) -> int:
-    """Bytes of a file, or of all files below a directory (links are not followed)."""
+def total_size(path: str) -> int | None:
+    """Bytes of a file, or of all files below a directory (links are not followed).
+
+    None for a folder behind a URL: adding it up would take as long as listing all its chunks.
+    """
+    if is_url(path):
+        from openreadout.remote.store import size_of
+
+        return size_of(path)
     try:
         status = os.stat(path)
     except OSError as error:
@@ -731,11 +821,21 @@ def total_size(path: str) -> int:
     return sum(size for _, size in DirectoryStore(path).walk(""))
 
 
+def total_sizes(paths: Iterable[str]) -> int | None:
+    """`total_size` of several; None when one of them is not known."""
+    sizes = [total_size(path) for path in paths]
+    return None if None in sizes else sum(size or 0 for size in sizes)
+
+
 def source_state(path: str) -> Iterator[tuple[str, int, int]]:
     """Name, size and time of change (ns) of a file, or of every file below a directory in order of name.
 
-    Links below the directory stand for themselves: they may go in circles, or lead to nothing.
+    Links below the directory stand for themselves: they may go in circles, or lead to nothing. Of what lies behind a
+    URL the size alone is known, and that only of a single file.
     """
+    if is_url(path):
+        yield path, total_size(path) or 0, 0
+        return
     pending = [path]
     while pending:
         current = pending.pop()

@@ -39,12 +39,14 @@ class _Task(Generic[Item, Result]):
 
     def run(self) -> None:
         self.started = True
+        _HERE.task = self
         try:
             if not self.cancelled:
                 self.value = self.work(self.item)
         except BaseException as error:
             self.error = error
         finally:
+            _HERE.task = None
             self.done = True
             self._finished.release()
 
@@ -62,6 +64,21 @@ class _Task(Generic[Item, Result]):
         if self.error is not None:
             raise self.error
         return self.value
+
+
+class _Here(threading.local):
+    """The task that this thread is at work on."""
+
+    task: _Task[Any, Any] | None = None
+
+
+_HERE = _Here()
+
+
+def given_up() -> bool:
+    """Whether the task of this thread has been cancelled, so that what waits for a server need not wait longer."""
+    task = _HERE.task
+    return task is not None and task.cancelled
 
 
 class Workers:

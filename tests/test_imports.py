@@ -19,6 +19,11 @@ HEAVY = {
     "dask",
     "xxhash",
     "importlib.metadata",
+    "fsspec",
+    "aiohttp",
+    "s3fs",
+    "asyncio",
+    "urllib.parse",
 }
 PROBE = """
 import json, sys

@@ -15,7 +15,7 @@ PLUGINS = Path(__file__).resolve().parents[1] / "plugins"
 CORE = Path(__file__).resolve().parents[1] / "openreadout"
 ALLOWED_CORE = {
     "contracts", "results", "encoded", "planes", "pyramid", "model", "stores", "arrays", "codecs", "errors", "limits",
-    "record", "units", "system", "workers", "__version__",
+    "record", "units", "system", "workers", "remote", "__version__",
 }  # fmt: skip
 SHARED = {"openreadout_ome_xml"}
 VIEWERS = {
@@ -81,8 +81,9 @@ def test_third_party_imports_are_declared(repository):
 
     project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     declared = {requirement.split(">")[0].split("[")[0] for requirement in project["dependencies"]}
-    # fsspec, ome-types and xarray come with bioio-base
+    # fsspec, ome-types and xarray come with bioio-base; the rest of the second line with the extra remote
     optional = {"dask", "xarray", "pytest", "hypothesis", "bioio_base", "fsspec", "ome_types"}
+    optional |= {"aiohttp", "yarl", "s3fs", "gcsfs"}
     known = (
         {name.replace("-", "_") for name in declared}
         | optional

@@ -18,8 +18,10 @@ from openreadout.cli.common import (
     parse_size,
     printing,
     progress_bar,
+    remote_option,
     run_inputs,
     selection_options,
+    threads_for,
     work_options,
 )
 from openreadout.errors import UsageError
@@ -52,6 +54,7 @@ from openreadout.errors import UsageError
 @click.option("--no-metadata", is_flag=True, help="With --against: compare pixels only.")
 @click.option("--no-pixels", is_flag=True, help="With --against: compare metadata only.")
 @selection_options
+@remote_option
 @work_options
 def check(**options: Any) -> int:
     """Tell whether a data set is whole.
@@ -89,11 +92,12 @@ def _check(path: str, options: dict[str, Any], how: Any) -> Outcome:
         selection=parse_selection(options["images"], options["selects"], options["region"]),
         level=parse_level(options["level"]),
         axes=parse_axes(options["axes"]),
+        trust_consolidated=options["trust_consolidated"],
         budget=parse_size(options["memory"]),
     )
     bar = progress_bar(how, options["progress"], path)
     try:
-        with Workers(options["threads"]) as workers:
+        with Workers(threads_for(options["threads"], path)) as workers:
             report = run(path, wanted, workers, bar)
     finally:
         if bar is not None:
@@ -121,8 +125,9 @@ def _compare(path: str, options: dict[str, Any]) -> Outcome:
         metadata=not options["no_metadata"],
         pixels=not options["no_pixels"],
         axes=parse_axes(options["axes"]),
+        trust_consolidated=options["trust_consolidated"],
     )
-    with Workers(options["threads"]) as workers:
+    with Workers(threads_for(options["threads"], path, options["against"])) as workers:
         report = compare(path, options["against"], wanted, workers)
 
     def text(alone: bool) -> None:

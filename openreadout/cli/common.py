@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from openreadout.errors import OpenReadoutError, UnknownFormatError, UsageError, storage_error
+from openreadout.limits import REMOTE_THREADS
 from openreadout.record import record
+from openreadout.remote.urls import is_url
 
 if TYPE_CHECKING:
     from openreadout.planes import Selection
@@ -105,6 +107,21 @@ def selection_options(command: Command) -> Command:
     return command
 
 
+def remote_option(command: Command) -> Command:
+    """How metadata behind a URL are read."""
+    return click.option(
+        "--trust-consolidated",
+        is_flag=True,
+        help="Of an input behind a URL, believe its consolidated metadata, which saves most requests.",
+    )(command)
+
+
+def threads_for(threads: int | None, *paths: str | None) -> int | None:
+    """How many threads read: what was asked for, else more than there are processors where a network is waited for."""
+    far = any(path is not None and is_url(path) for path in paths)
+    return threads or (REMOTE_THREADS if far else None)
+
+
 def work_options(command: Command) -> Command:
     """How much of the machine a command may use, and how axes are named."""
     for option in reversed(
@@ -117,7 +134,7 @@ def work_options(command: Command) -> Command:
             click.option(
                 "--threads",
                 type=click.IntRange(1, 1024),
-                help="Threads; by default one for each CPU.",
+                help="Threads; by default one for each CPU, 16 for data behind a URL.",
             ),
             click.option(
                 "--memory", metavar="SIZE", help="Bound on pixel buffers, such as 512MiB."

@@ -39,10 +39,15 @@ MAX_ROWS = 32
 MAX_TREE = 1000
 
 
+def _size(result: InfoResult) -> list[str]:
+    """The size in words; nothing where it is not known."""
+    return [] if result.size_bytes is None else [human_bytes(result.size_bytes)]
+
+
 def info(result: InfoResult, style: Style) -> list[str]:
     """One input."""
     dataset = result.dataset
-    lines = title(dataset.path, [*_format(dataset), human_bytes(result.size_bytes)], style)
+    lines = title(dataset.path, [*_format(dataset), *_size(result)], style)
     if result.view == "format":
         return lines
     if result.view == "structure":
@@ -312,7 +317,7 @@ def info_cells(result: InfoResult, style: Style) -> list[str]:
         f"{dataset.format_name} {escape(version)}".strip(),
         "plate" if dataset.plate is not None else count(len(dataset.images), "image"),
         *(_cells(dataset.images[0]) if dataset.images else ("", "", "")),
-        human_bytes(result.size_bytes),
+        " ".join(_size(result)),
     ]
 
 

@@ -17,8 +17,10 @@ from openreadout.cli.common import (
     parse_size,
     printing,
     progress_bar,
+    remote_option,
     run_inputs,
     selection_options,
+    threads_for,
     work_options,
 )
 from openreadout.errors import UsageError
@@ -100,6 +102,7 @@ if TYPE_CHECKING:
     "--drop-old", is_flag=True, help="With --in-place: remove the older metadata documents."
 )
 @selection_options
+@remote_option
 @work_options
 def export(**options: Any) -> int:
     """Write data sets as OME-Zarr, proved by reading back.
@@ -182,6 +185,7 @@ def _options(options: dict[str, Any]) -> ExportOptions:
         resume=options["resume"],
         skip_done=options["skip_done"],
         axes=parse_axes(options["axes"]),
+        trust_consolidated=options["trust_consolidated"],
     )
 
 
@@ -220,7 +224,7 @@ def _export(
 
     bar = progress_bar(how, options["progress"], output or path, "bytes")
     try:
-        with Workers(options["threads"]) as workers:
+        with Workers(threads_for(options["threads"], path, output)) as workers:
             report = run(path, output, wanted, workers, bar)
     finally:
         if bar is not None:

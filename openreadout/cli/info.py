@@ -14,6 +14,7 @@ from openreadout.cli.common import (
     only_option,
     parse_axes,
     printing,
+    remote_option,
     run_inputs,
 )
 
@@ -34,6 +35,7 @@ from openreadout.cli.common import (
     show_default=True,
     help="How much to tell.",
 )
+@remote_option
 @click.option("--max-images", type=click.IntRange(0), help="Describe at most N images; 0 is all.")
 @click.option(
     "--axes",
@@ -57,7 +59,13 @@ def info(**options: Any) -> int:
         from openreadout import serialize
         from openreadout.operations.info import describe
 
-        result = describe(path, view=options["view"], max_images=options["max_images"], axes=axes)
+        result = describe(
+            path,
+            view=options["view"],
+            max_images=options["max_images"],
+            axes=axes,
+            trust_consolidated=options["trust_consolidated"],
+        )
 
         def text(alone: bool) -> None:
             from openreadout.cli import describe, output

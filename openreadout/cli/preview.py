@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from openreadout.cli.common import parse_axes, progress_bar
+from openreadout.cli.common import parse_axes, progress_bar, remote_option, threads_for
 from openreadout.errors import UsageError, storage_error
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ PICTURE = 1024
     "--progress/--no-progress", default=None, help="Progress; by default on a terminal only."
 )
 @click.option("--json", "as_json", is_flag=True, help="Tell what was shown as one JSON document.")
+@remote_option
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no notes.")
 @click.option("--color/--no-color", default=None, help="Colour; by default on a terminal only.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
@@ -91,13 +92,14 @@ def preview(path: str, **options: Any) -> int:
         t=options["t"],
         contrast=options["contrast"],
         axes=parse_axes(options["axes"]),
+        trust_consolidated=options["trust_consolidated"],
     )
     how = Printing("text", False, False, options["debug"], options["quiet"])
     bar = progress_bar(how, options["progress"], path)
     if bar is not None:
         bar.unit = "images"
     try:
-        with Workers(options["threads"]) as workers:
+        with Workers(threads_for(options["threads"], path)) as workers:
             report = run(path, wanted, workers, bar)
     except OpenReadoutError as error:
         error.path = error.path or path

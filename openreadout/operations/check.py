@@ -11,10 +11,10 @@ from openreadout import registry
 from openreadout.errors import (
     CorruptDataError,
     OpenReadoutError,
+    RemoteError,
     UnsupportedFeatureError,
     UsageError,
 )
-from openreadout.limits import PRESENCE_SAMPLES
 from openreadout.model import Dataset, Finding, Image
 from openreadout.operations.extent import refuse_unwalkable
 from openreadout.planes import Selection, digest_planes
@@ -43,6 +43,7 @@ class CheckOptions:
     selection: Selection = field(default_factory=Selection)
     level: int | None = None
     axes: str | None = None
+    trust_consolidated: bool = False
     budget: int | None = None
 
 
@@ -58,7 +59,9 @@ def check(
     StorageError, UnknownFormatError, UnsupportedFeatureError, UsageError
     """
     try:
-        dataset = registry.open_dataset(path, axes=options.axes)
+        dataset = registry.open_dataset(
+            path, axes=options.axes, trust_consolidated=options.trust_consolidated
+        )
     except CorruptDataError as error:
         if error.format_id is None:
             raise
@@ -188,6 +191,8 @@ class _Check:
     def _presence(self, number: int, level: int, array: ChunkedArray) -> list[ChunkIndex]:
         try:
             found = array.presence()
+        except RemoteError:
+            raise
         except OpenReadoutError as error:
             self._add("chunk_decode", "error", error.message, number, level, error.where)
             return []
@@ -195,7 +200,7 @@ class _Check:
         self.chunks += found.total
         self.absent += missing
         if missing > 0:
-            about = "" if found.exact else f"about (from {PRESENCE_SAMPLES} samples) "
+            about = "" if found.exact else f"about (from {found.samples} samples) "
             text = f"{about}{missing} of {found.total} chunks are not stored and read as the fill value"
             self._add("missing_chunks", "info", text, number, level)
         self._strays(number, level, found.strays)
@@ -245,7 +250,12 @@ class _Check:
         index: ChunkIndex,
         error: OpenReadoutError,
     ) -> None:
-        """One finding for each damaged key, a bounded number for each array."""
+        """One finding for each damaged key, a bounded number for each array.
+
+        A server that fails says nothing of the data, and ends the check.
+        """
+        if isinstance(error, RemoteError):
+            raise error
         where = error.where or array.locate(index)
         unread = isinstance(error, UnsupportedFeatureError)
         seen = (number, level, error.message if unread else where)

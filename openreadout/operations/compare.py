@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from openreadout import registry, serialize
-from openreadout.errors import OpenReadoutError
+from openreadout.errors import OpenReadoutError, RemoteError
 from openreadout.model import Dataset, Finding, Image
 from openreadout.operations.check import chosen_images, chosen_levels
 from openreadout.operations.extent import refuse_unwalkable
@@ -54,6 +54,7 @@ class CompareOptions:
     metadata: bool = True
     pixels: bool = True
     axes: str | None = None
+    trust_consolidated: bool = False
 
 
 def compare(path: str, other: str, options: CompareOptions, workers: Workers) -> CompareReport:
@@ -65,8 +66,12 @@ def compare(path: str, other: str, options: CompareOptions, workers: Workers) ->
         One of the two cannot be opened.
     """
     with (
-        registry.open_dataset(path, axes=options.axes) as first,
-        registry.open_dataset(other, axes=options.axes) as second,
+        registry.open_dataset(
+            path, axes=options.axes, trust_consolidated=options.trust_consolidated
+        ) as first,
+        registry.open_dataset(
+            other, axes=options.axes, trust_consolidated=options.trust_consolidated
+        ) as second,
     ):
         return _Compare(first, second, options, workers).run()
 
@@ -174,6 +179,8 @@ class _Compare:
 
         try:
             a, b = widen(read_region(left, region)), widen(read_region(right, region))
+        except RemoteError:
+            raise
         except OpenReadoutError as error:
             return True, str(error)
         return not _equal(a, b, self.options.tolerance), None

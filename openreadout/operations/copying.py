@@ -22,7 +22,7 @@ from openreadout.arrays import (
 )
 from openreadout.codecs import CodecSpec, CoreForm
 from openreadout.encoded import EncodedArray
-from openreadout.errors import CorruptDataError, OpenReadoutError
+from openreadout.errors import CorruptDataError, OpenReadoutError, RemoteError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -99,6 +99,8 @@ def copy_source(array: ChunkedArray, *, keep: bool) -> CopySource | None:
         return None
     try:
         forms = [_take(array, index, keep=keep).form for index in tried]
+    except RemoteError:
+        raise
     except OpenReadoutError:
         return None
     first = forms[0] if forms else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from openreadout import registry
 from openreadout.arrays import grid_shape
 from openreadout.operations.target import ARCHIVES, default_output
-from openreadout.stores import total_size
+from openreadout.stores import total_sizes
 
 if TYPE_CHECKING:
     from openreadout import payloads
@@ -29,7 +29,7 @@ def estimate(plan: ExportPlan, path: str, output: str | None) -> payloads.Plan:
         for level, (_, size) in zip(planned.levels, arrays, strict=True)
         if level.copied
     ]
-    source = sum(map(total_size, plan.dataset.members or (path,))) if copied else 0
+    source = (total_sizes(plan.dataset.members or (path,)) or 0) if copied else 0
     return {
         "input": path,
         "output": target,

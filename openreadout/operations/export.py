@@ -35,7 +35,7 @@ from openreadout.operations.storage import PlanOptions
 from openreadout.operations.target import ARCHIVES, default_output, guard, partial_output, stem
 from openreadout.operations.writing import Progress, Writing
 from openreadout.results import ExportReport
-from openreadout.stores import source_state, total_size
+from openreadout.stores import source_state, total_sizes
 from openreadout.workers import Workers
 
 
@@ -51,6 +51,7 @@ class ExportOptions:
     resume: bool = False
     skip_done: bool = False
     axes: str | None = None
+    trust_consolidated: bool = False
 
 
 def export(
@@ -72,7 +73,9 @@ def export(
         What was written does not read back as what was read.
     """
     started = time.monotonic()
-    with registry.open_dataset(path, axes=options.axes) as dataset:
+    with registry.open_dataset(
+        path, axes=options.axes, trust_consolidated=options.trust_consolidated
+    ) as dataset:
         target = default_output(path) if output is None else output.rstrip("/") or output
         if not target:
             raise UsageError("the output has an empty name", hint="-o NAME, or no -o at all")
@@ -84,7 +87,7 @@ def export(
         guard(path, members, target, overwrite=options.overwrite)
         writer = registry.find_writer("ome-zarr")
         _refuse_full_disk(plan, target)
-        source_bytes = sum(total_size(member) for member in members)
+        source_bytes = total_sizes(members) or 0
         with partial_output(
             target,
             overwrite=options.overwrite,
@@ -205,7 +208,9 @@ def _fingerprint(plan: ExportPlan, members: Sequence[str], options: ExportOption
 
 def plan_export(path: str, options: ExportOptions) -> tuple[ExportPlan, Dataset]:
     """The plan alone, for `--dry-run`; the data set is closed again."""
-    with registry.open_dataset(path, axes=options.axes) as dataset:
+    with registry.open_dataset(
+        path, axes=options.axes, trust_consolidated=options.trust_consolidated
+    ) as dataset:
         fixed, changes = corrected(dataset, options.corrections)
         plan = make_plan(fixed, options.plan, registry.find_codec)
         return replace(plan, changes=changes), dataset

@@ -6,9 +6,10 @@ so the size alone says nothing; a size that has no relation to what lies on the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
-from openreadout.arrays import ChunkedArray
+from openreadout.arrays import ChunkedArray, grid_shape, nth_index
 from openreadout.codecs import ITEM_BYTES
 from openreadout.errors import OpenReadoutError, UnsupportedFeatureError
 from openreadout.limits import (
@@ -18,10 +19,12 @@ from openreadout.limits import (
     MAX_LISTED_PARTS,
     MAX_ROW_BYTES,
     MIN_BYTES_PER_PART,
+    REMOTE_SAMPLES,
 )
 from openreadout.model import Dataset, Image
 from openreadout.planes import Selection
-from openreadout.stores import total_size
+from openreadout.remote.urls import is_url
+from openreadout.stores import total_sizes
 
 HINT = "read a part with --image, --level, --select or --region"
 
@@ -44,6 +47,7 @@ def refuse_unwalkable(
         A row of chunks is too long to be held, or next to nothing of what is declared is stored.
     """
     stored: int | None = None
+    unknown = is_url(dataset.path)
     most = MAX_LISTED_PARTS if listed else MAX_EMPTY_PARTS
     for number, image, level in parts:
         count, size, row = _measure(image, level, selection)
@@ -54,6 +58,9 @@ def refuse_unwalkable(
                 hint=HINT,
             )
         if count <= most and (listed or size <= MAX_EMPTY_BYTES):
+            continue
+        if unknown and (count > most or not listed):
+            _refuse_empty(image, level, name)
             continue
         stored = _stored_bytes(dataset) if stored is None else stored
         if count > most and count * MIN_BYTES_PER_PART > stored:
@@ -93,9 +100,24 @@ def _chunk_length(array: ChunkedArray, names: str, axis: str) -> int:
     return max(1, array.chunk_shape[names.index(axis)]) if axis in names else 1
 
 
+def _refuse_empty(image: Image, level: int, name: str) -> None:
+    """Refuse an image behind a URL, whose bytes cannot be counted, when none of some evenly spread chunks is stored."""
+    array = image.levels[level].array
+    grid = grid_shape(array.shape, array.chunk_shape)
+    total = math.prod(grid)
+    tried = (
+        nth_index(n * (total - 1) // (REMOTE_SAMPLES - 1), grid) for n in range(REMOTE_SAMPLES)
+    )
+    if not any(array.is_stored(index) for index in dict.fromkeys(tried)):
+        raise UnsupportedFeatureError(
+            f"{name}: {total} chunks are declared, and none of {REMOTE_SAMPLES} that were asked for is stored",
+            hint=HINT,
+        )
+
+
 def _stored_bytes(dataset: Dataset) -> int:
     """Bytes of everything that belongs to a data set."""
     try:
-        return sum(total_size(member) for member in dataset.members or (dataset.path,))
+        return total_sizes(dataset.members or (dataset.path,)) or 0
     except OpenReadoutError:
         return 0  # a lost member file has no bytes; the readers tell which one

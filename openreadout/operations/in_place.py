@@ -27,6 +27,7 @@ from openreadout.model import AXIS_TYPES, Dataset, Image
 from openreadout.operations.plan import make_plan
 from openreadout.operations.storage import PlanOptions
 from openreadout.planes import Selection, digest_planes
+from openreadout.remote.urls import is_url
 from openreadout.results import InPlaceReport
 from openreadout.stores import Store
 from openreadout.workers import Workers
@@ -67,6 +68,8 @@ def lift_in_place(
         The input cannot be read, or not be written to.
     """
     started = time.monotonic()
+    if is_url(path):
+        raise UsageError(f"{path}: nothing behind a URL is changed in place", hint=EXPORT_A_COPY)
     with registry.open_dataset(path, axes=options.axes, older=True) as dataset:
         plan, notes = _plan(dataset, options)
         lift = _lifter().lift(plan)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from openreadout import registry
-from openreadout.errors import OpenReadoutError, UnsupportedFeatureError, UsageError
+from openreadout.errors import OpenReadoutError, RemoteError, UnsupportedFeatureError, UsageError
 from openreadout.model import Channel, Dataset, Image
 from openreadout.operations.shrink import Wanted, fit, shrink, smallest_level
 from openreadout.results import PreviewReport, ShownChannel, ShownImage
@@ -52,6 +52,7 @@ class PreviewOptions:
     t: int = 0
     contrast: str = "auto"
     axes: str | None = None
+    trust_consolidated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,9 @@ def preview(
         The input cannot be opened; or, where one image alone is shown, not be read. Images of a contact sheet that
         cannot be read are listed in the report.
     """
-    with registry.open_dataset(path, axes=options.axes) as dataset:
+    with registry.open_dataset(
+        path, axes=options.axes, trust_consolidated=options.trust_consolidated
+    ) as dataset:
         sheet = _sheet(dataset, options)
         box = _cell_box(sheet, options.box)
         small: list[_Small] = []
@@ -108,7 +111,7 @@ def preview(
             try:
                 wanted = _wanted(image, cell.image, box, options)
                 small.append(_Small(cell, image, wanted, shrink(image, wanted, workers)))
-            except UsageError:
+            except (UsageError, RemoteError):
                 raise
             except OpenReadoutError as error:
                 if len(sheet.cells) == 1:

@@ -10,13 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from openreadout.errors import OpenReadoutError, StorageError, UsageError, storage_error
+from openreadout.remote.urls import is_url, name_of
 from openreadout.system import exchange, lock_file, sync_folder
 
 ARCHIVES = (".ozx", ".zip")
 
 
 def default_output(path: str) -> str:
-    """`<stem>.ome.zarr` beside the input; the input's own name is never taken."""
+    """`<stem>.ome.zarr` beside the input, or here for one behind a URL; the input's own name is never taken."""
+    if is_url(path):
+        return os.path.join(os.getcwd(), f"{stem(path)}.ome.zarr")
     folder = os.path.dirname(os.path.abspath(path))
     target = os.path.join(folder, f"{stem(path)}.ome.zarr")
     if os.path.abspath(path) == target:
@@ -26,7 +29,7 @@ def default_output(path: str) -> str:
 
 def stem(path: str) -> str:
     """An input's name without the endings of its format."""
-    name = os.path.basename(os.path.abspath(path))
+    name = name_of(path) if is_url(path) else os.path.basename(os.path.abspath(path))
     lower = name.lower()
     for ending in (
         ".companion.ome", ".ome.tiff", ".ome.tif", ".ome.btf", ".ome.zarr.zip", ".ome.zarr", ".zarr.zip", ".ome.xml",

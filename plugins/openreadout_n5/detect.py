@@ -99,7 +99,7 @@ def _holds_dataset(source: Source) -> bool:
 
 
 def _nearby(source: Source) -> Iterator[dict[str, Any] | None]:
-    store = DirectoryStore(source.path)
+    store = source.store or DirectoryStore(source.path)
     level = _worth(source.names)
     looks = 0
     for _ in range(MAX_LOOK_DEPTH):

@@ -9,6 +9,7 @@ from openreadout.arrays import AxisView, ChunkedArray, Stack, with_axes
 from openreadout.codecs import ITEM_BYTES, CodecLookup
 from openreadout.errors import UsageError
 from openreadout.model import AXIS_ORDER, Axis, Channel, Image, ResolutionLevel, order_axes
+from openreadout.remote.urls import is_url, name_of
 from openreadout.stores import Store, join_key
 from openreadout.units import length_um, time_s
 from openreadout_n5 import geometry
@@ -117,7 +118,8 @@ def _path_name(path: str, store: Store) -> str | None:
     """The last part of an image's path; for the root, the container's own name."""
     if path:
         return path.rpartition("/")[2]
-    name = os.path.basename(os.path.abspath(store.path))
+    place = store.path
+    name = name_of(place) if is_url(place) else os.path.basename(os.path.abspath(place))
     return name.removesuffix(".n5") or None
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from openreadout.contracts import OpenContext, Source
-from openreadout.errors import CorruptDataError, OpenReadoutError
+from openreadout.errors import CorruptDataError, OpenReadoutError, UnsupportedFeatureError
 from openreadout.model import Dataset, Finding
 from openreadout.stores import DirectoryStore, Store
 from openreadout_n5 import conventions
@@ -38,7 +38,7 @@ def open_source(source: Source, context: OpenContext) -> Dataset:
     """
     names = AxisNames(context.axes)
     folder, xml_path = _locate(source)
-    store = DirectoryStore(folder)
+    store = source.store or DirectoryStore(folder)
     report = Report()
     tree = walk(store, report)
     found = conventions.discover(tree, report)
@@ -124,6 +124,13 @@ def _nothing(source: Source, tree: Tree, report: Report) -> OpenReadoutError:
         where, message = broken.key, broken.broken.message
     elif report.findings:
         where, message = report.findings[0].location, report.findings[0].message
+    elif not tree.store.can_list:
+        return UnsupportedFeatureError(
+            "the server does not list what is in the container, and no dataset was found under the usual names",
+            path=source.path,
+            hint="give the address of a dataset in it, such as …/volume/s0",
+            format_id=FORMAT_ID,
+        )
     else:
         where, message = None, "the container holds no dataset"
     return CorruptDataError(message, path=source.path, where=where, format_id=FORMAT_ID)

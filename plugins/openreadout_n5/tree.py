@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from openreadout.errors import CorruptDataError, OpenReadoutError, StorageError
+from openreadout.errors import CorruptDataError, OpenReadoutError, RemoteError, StorageError
 from openreadout.model import Finding
 from openreadout.stores import Store, join_key, read_json
 from openreadout_n5.attributes import ATTRIBUTES, DatasetInfo, is_dataset, parse_dataset
 
 MAX_NODES = 200_000
 """Groups and datasets that are looked at."""
+MAX_SERIES = 10_000
+"""Members of one numbered series that are looked for where a server does not list them."""
 MAX_DEPTH = 32
 """Groups within groups."""
 MAX_MESSAGES = 200
@@ -105,6 +107,8 @@ def read_node(store: Store, path: str) -> Node:
         node.attributes = _as_object(read_json(store, node.key), node.key)
         if is_dataset(node.attributes):
             node.dataset = parse_dataset(path, node.key, node.attributes)
+    except RemoteError:
+        raise
     except (CorruptDataError, StorageError) as error:
         node.broken = error
     return node
@@ -150,6 +154,8 @@ def walk(store: Store, report: Report) -> Tree:
 
 def _subfolders(store: Store, node: Node) -> list[str]:
     """Names of the folders of a group that may be groups or datasets; chunk folders of a Zarr array are not."""
+    if not store.can_list:
+        return usual_names(store, node)
     folders, files = store.list_dir(node.path)
     if ATTRIBUTES not in files and _is_zarr_array(store, node.path, files):
         return []
@@ -158,6 +164,42 @@ def _subfolders(store: Store, node: Node) -> list[str]:
         # Most likely a dataset, whose numbered folders hold blocks.
         plain = [name for name in plain if not name.isdigit()]
     return [name for name in plain if not _loops(store, join_key(node.path, name))]
+
+
+USUAL_SERIES = ("s", "c", "setup", "timepoint")
+"""What groups call their numbered members: levels, channels, and BigDataViewer's setups and time points."""
+
+
+def usual_names(store: Store, node: Node) -> list[str]:
+    """Names of members of a group that are there, where the server does not list them.
+
+    Those that the group's metadata name, and for each of the usual series as many as follow one another from 0. Groups
+    without attributes are found by the dataset `s0` in them.
+    """
+    named = dict.fromkeys(path.split("/")[0] for path in _named(node.attributes))
+    found = [name for name in named if _safe(name) and name]
+    for series in USUAL_SERIES:
+        for number in range(MAX_SERIES):
+            name = f"{series}{number}"
+            if name in named:
+                continue
+            # a group may have no attributes of its own; its first level then shows that it is there
+            inside = (ATTRIBUTES, f"s0/{ATTRIBUTES}")
+            if all(store.size(join_key(node.path, name, key)) is None for key in inside):
+                break
+            found.append(name)
+    return found
+
+
+def _named(attributes: Mapping[str, Any]) -> Iterator[str]:
+    """Paths of datasets that multiscale metadata name."""
+    multiscales = attributes.get("multiscales")
+    for entry in multiscales if isinstance(multiscales, list) else ():
+        datasets = entry.get("datasets") if isinstance(entry, dict) else None
+        for dataset in datasets if isinstance(datasets, list) else ():
+            path = dataset.get("path") if isinstance(dataset, dict) else None
+            if isinstance(path, str):
+                yield path
 
 
 def _safe(name: str) -> bool:
@@ -174,6 +216,8 @@ def _is_zarr_array(store: Store, path: str, files: list[str]) -> bool:
         return False
     try:
         document = read_json(store, join_key(path, "zarr.json"))
+    except RemoteError:
+        raise
     except OpenReadoutError:
         return False
     return isinstance(document, dict) and document.get("node_type") == "array"

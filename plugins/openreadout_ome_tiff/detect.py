@@ -84,7 +84,7 @@ def detect(source: Source) -> Detection | None:
 
 
 def _detect_tiff(source: Source) -> Detection:
-    handles = Handles()
+    handles = Handles.of(source)
     try:
         tiff = TiffFile(File(source.path, handles))
         ifd = tiff.ifd(tiff.first_offset)

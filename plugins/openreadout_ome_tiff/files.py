@@ -10,9 +10,15 @@ import os
 import stat
 import threading
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 from openreadout import system
 from openreadout.errors import CorruptDataError, StorageError, storage_error
+from openreadout.remote.urls import child, is_url, name_of, parent
+from openreadout.stores import PositionalFile, open_positional, total_size
+
+if TYPE_CHECKING:
+    from openreadout.contracts import Source
 
 MAX_OPEN = 64
 """Files held open at once; the usual limit of a process is 256 on macOS and 1024 on Linux."""
@@ -23,10 +29,29 @@ class Handles:
 
     def __init__(self, limit: int = MAX_OPEN) -> None:
         self._limit = limit
+        self._remote: dict[str, PositionalFile] = {}
         self._lock = threading.Lock()
         self._open: OrderedDict[str, int] = OrderedDict()
         self._users: dict[int, int] = {}
         self._leaving: set[int] = set()
+
+    @classmethod
+    def of(cls, source: Source) -> Handles:
+        """Handles for a set that is opened by one of its files, which may have been looked at already."""
+        handles = cls()
+        if source.file is not None:
+            handles._remote[source.path] = source.file
+        return handles
+
+    def remote(self, url: str) -> PositionalFile:
+        """A file behind a URL; one for each, with what it keeps of it."""
+        with self._lock:
+            file = self._remote.get(url)
+        if file is None:
+            file = open_positional(url)
+            with self._lock:
+                file = self._remote.setdefault(url, file)
+        return file
 
     def acquire(self, path: str) -> int:
         """A descriptor of the file, which stays open until `release`."""
@@ -91,6 +116,26 @@ def open_file(path: str) -> int:
     raise StorageError(f"{path}: not a regular file", path=path)
 
 
+def is_file(path: str) -> bool:
+    """Whether a file stands there, on a disk or behind a URL."""
+    return total_size(path) is not None if is_url(path) else os.path.isfile(path)
+
+
+def file_name(path: str) -> str:
+    """The name of a file in its folder."""
+    return name_of(path) if is_url(path) else os.path.basename(path)
+
+
+def beside(folder: str, key: str) -> str:
+    """The path of a file below a folder."""
+    return child(folder, key) if is_url(folder) else os.path.join(folder, *key.split("/"))
+
+
+def folder_of(path: str) -> str:
+    """The folder that a file lies in."""
+    return parent(path) if is_url(path) else os.path.dirname(path) or "."
+
+
 class File:
     """One file, read by position.
 
@@ -104,6 +149,10 @@ class File:
     def __init__(self, path: str, handles: Handles) -> None:
         self.path = path
         self._handles = handles
+        self._far: PositionalFile | None = handles.remote(path) if is_url(path) else None
+        if self._far is not None:
+            self.size = self._far.size
+            return
         fd = handles.acquire(path)
         try:
             self.size = os.fstat(fd).st_size
@@ -115,6 +164,8 @@ class File:
         length = min(length, self.size - offset)
         if length <= 0 or offset < 0:
             return b""
+        if self._far is not None:
+            return self._far.read(offset, length)
         fd = self._handles.acquire(self.path)
         try:
             data = system.pread(fd, length, offset)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from openreadout.errors import CorruptDataError, OpenReadoutError, UnsupportedFeatureError
+from openreadout.errors import (
+    CorruptDataError,
+    OpenReadoutError,
+    RemoteError,
+    UnsupportedFeatureError,
+)
 from openreadout.model import Finding
 from openreadout_ome_tiff.array import PlaneRef, TiffArray
+from openreadout_ome_tiff.files import file_name
 from openreadout_ome_tiff.page import Page, dtype_name
 
 if TYPE_CHECKING:
@@ -94,6 +99,8 @@ def _plane(
     except CorruptDataError as error:
         yield Finding(error.finding, "error", error.message, image, level, where)
         return
+    except RemoteError:
+        raise
     except OpenReadoutError as error:
         yield Finding("metadata", "error", error.message, image, level, where)
         return
@@ -102,7 +109,7 @@ def _plane(
 
 
 def _where(array: TiffArray, ref: PlaneRef) -> str:
-    name = os.path.basename(array.pages.members[ref.member].file.path)
+    name = file_name(array.pages.members[ref.member].file.path)
     number = f"IFD {ref.number}" if ref.number >= 0 else f"SubIFD at byte {ref.offset}"
     return f"{name}: {number}" if len(array.pages.members) > 1 else number
 
@@ -190,7 +197,7 @@ def _overlaps(ranges: list[tuple[int, int, str]], file: TiffFile) -> Iterator[Fi
                 "metadata",
                 "warning",
                 f"strips or tiles of {before[2]} and {current[2]} overlap from byte {current[0]}",
-                location=f"{os.path.basename(file.file.path)}, byte {current[0]}",
+                location=f"{file_name(file.file.path)}, byte {current[0]}",
             )
             return
         if current[1] > before[1]:

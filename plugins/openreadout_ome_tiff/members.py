@@ -6,9 +6,10 @@ import os
 import re
 
 from openreadout.errors import CorruptDataError, OpenReadoutError, StorageError
+from openreadout.remote.urls import is_url
 from openreadout.stores import join_key
 from openreadout_ome_tiff.detect import is_ome_xml, is_tiff
-from openreadout_ome_tiff.files import File, Handles
+from openreadout_ome_tiff.files import File, Handles, beside, file_name, is_file
 from openreadout_ome_tiff.ifd import IMAGE_DESCRIPTION, TiffFile
 
 MAX_FOLDER = 20_000
@@ -91,7 +92,7 @@ class Members:
         if self._own is not None and (uuid is None or uuid == self._own_uuid):
             if uuid is not None or name is None:
                 return 0
-            if name == os.path.basename(self._own.file.path):
+            if name == file_name(self._own.file.path):
                 return 0
         label = member_label(name, uuid)
         path = self._path(name, label)
@@ -118,8 +119,8 @@ class Members:
                 f"the name {name!r} leads out of the folder of the set, and is not followed"
             )
             return None
-        path = os.path.join(self.folder, *key.split("/"))
-        return path if os.path.isfile(path) else None
+        path = beside(self.folder, key)
+        return path if is_file(path) else None
 
     def _fits(self, path: str, uuid: str | None) -> bool:
         found = self._uuid_of(path)
@@ -157,7 +158,9 @@ class Members:
 
 
 def _names(folder: str) -> list[str]:
-    names = []
+    names: list[str] = []
+    if is_url(folder):
+        return names  # looking into every file of a server's folder would be far too many requests
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -188,8 +191,8 @@ def find_companion(folder: str, name: str, uuid: str | None, handles: Handles) -
     """The path of a companion file, by name or, when it was renamed, by UUID; None when it is not there."""
     key = inner_key(name)
     if key:
-        path = os.path.join(folder, *key.split("/"))
-        if os.path.isfile(path):
+        path = beside(folder, key)
+        if is_file(path):
             return path
     wanted = normal_uuid(uuid)
     for other in _names(folder):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from openreadout.model import (
 )
 from openreadout_ome_tiff.array import Pages, PlaneKey, PlaneRef, TiffArray
 from openreadout_ome_tiff.detect import OME_ROOT, foreign_kind, is_tiff
-from openreadout_ome_tiff.files import File, Handles
+from openreadout_ome_tiff.files import File, Handles, file_name, folder_of
 from openreadout_ome_tiff.ifd import IMAGE_DESCRIPTION, TiffFile
 from openreadout_ome_tiff.levels import find_levels
 from openreadout_ome_tiff.members import Members, find_companion
@@ -80,7 +79,7 @@ def open_source(source: Source) -> Dataset:
         A TIFF without OME-XML, or OME-XML that holds the pixels itself.
     StorageError
     """
-    handles = Handles()
+    handles = Handles.of(source)
     try:
         opening = Opening(source.path, handles)
         if is_tiff(source.head):
@@ -136,7 +135,7 @@ def _open_with(opening: Opening, tiff: TiffFile, xml: bytes) -> Dataset:
         document = parse_ome_xml(xml)
     except CorruptDataError as error:
         pointer = _pointer_in(xml)
-        folder = os.path.dirname(opening.path) or "."
+        folder = folder_of(opening.path)
         companion = find_companion(folder, *pointer, opening.handles) if pointer else None
         if companion is not None:
             opening.fault(
@@ -160,7 +159,7 @@ def _open_with(opening: Opening, tiff: TiffFile, xml: bytes) -> Dataset:
             "the OME-XML describes no image; the structure of the TIFF was used",
         )
         return _by_structure(opening, tiff, document)
-    folder = os.path.dirname(opening.path) or "."
+    folder = folder_of(opening.path)
     members = Members(folder, opening.handles, tiff, document.uuid)
     return _dataset(opening, document, members, tiff)
 
@@ -180,7 +179,7 @@ def _pointer_in(xml: bytes) -> tuple[str, str | None] | None:
 
 def _open_binary_only(opening: Opening, tiff: TiffFile, document: OmeDocument) -> Dataset:
     only = document.binary_only
-    folder = os.path.dirname(opening.path) or "."
+    folder = folder_of(opening.path)
     companion = (
         find_companion(folder, only.metadata_file, only.uuid, opening.handles) if only else None
     )
@@ -211,7 +210,7 @@ def _open_companion(opening: Opening, path: str, opened: TiffFile | None = None)
             raise
         opening.fault(
             "metadata", "error",
-            f"{os.path.basename(path)}: {error.message}; the images were taken from the structure of the TIFF",
+            f"{file_name(path)}: {error.message}; the images were taken from the structure of the TIFF",
         )  # fmt: skip
         return _by_structure(opening, opened, None)
     if not document.images:
@@ -231,7 +230,7 @@ def _open_companion(opening: Opening, path: str, opened: TiffFile | None = None)
             path=path,
             hint="bfconvert saves it as OME-TIFF",
         )
-    members = Members(os.path.dirname(path) or ".", opening.handles, None, None)
+    members = Members(folder_of(path), opening.handles, None, None)
     return _dataset(opening, document, members, opened, companion=path)
 
 
@@ -640,7 +639,7 @@ def _finish(
         if fault and tiff.file.path != opening.path:
             opening.fault(
                 fault_code(fault), "error",
-                f"{os.path.basename(tiff.file.path)}: {fault}", location=os.path.basename(tiff.file.path),
+                f"{file_name(tiff.file.path)}: {fault}", location=file_name(tiff.file.path),
             )  # fmt: skip
     opened = tuple(images)
     return Dataset(
@@ -665,10 +664,10 @@ def _structure(files: Sequence[TiffFile], companion: str | None) -> Mapping[str,
     """The files of the set and their IFDs, as JSON values."""
     return {
         "kind": "ome-tiff",
-        **({"companion": os.path.basename(companion)} if companion else {}),
+        **({"companion": file_name(companion)} if companion else {}),
         "files": [
             {
-                "name": os.path.basename(tiff.file.path),
+                "name": file_name(tiff.file.path),
                 "bigtiff": tiff.is_bigtiff,
                 "byte_order": tiff.byte_order,
                 "ifd_count": len(tiff.chain().offsets),

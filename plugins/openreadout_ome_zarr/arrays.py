@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from openreadout.codecs import ITEM_BYTES, CodecSpec
 from openreadout.encoded import ChunkKeys, EncodedArray
-from openreadout.errors import CorruptDataError, StorageError, UnsupportedFeatureError
+from openreadout.errors import CorruptDataError, RemoteError, StorageError, UnsupportedFeatureError
 from openreadout.limits import MAX_AXIS, MAX_DIMENSIONS
 from openreadout_ome_zarr.checked import clean, items, mapping, whole
 from openreadout_ome_zarr.documents import json_object, key_of
@@ -151,6 +151,8 @@ def stored_keys(store: Store, path: str, keys: ChunkKeys) -> ChunkKeys:
         return keys
     if _exists(store, key_of(path, other.key(first))):
         return other
+    if not store.can_walk:
+        return keys
     base = f"{path}/" if path else ""
     for key, _ in itertools.islice(store.walk(path), KEYS_LOOKED_AT):
         name = key.removeprefix(base)
@@ -164,6 +166,8 @@ def stored_keys(store: Store, path: str, keys: ChunkKeys) -> ChunkKeys:
 def _exists(store: Store, key: str) -> bool:
     try:
         return store.size(key) is not None
+    except RemoteError:
+        raise
     except StorageError:  # something stands there that is no file; reading the chunk will say so
         return True
 

@@ -46,11 +46,16 @@ def key_of(*parts: str) -> str:
 
 
 class Documents:
-    """Reads groups of one store; `preferred` is the Zarr version whose documents are tried first."""
+    """Reads groups of one store; `preferred` is the Zarr version whose documents are tried first.
+
+    Where a server does not tell all names, those of the root's own version alone are tried.
+    """
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.preferred = 3
+        self.settled = False
+        """Whether `preferred` is the version of the root, and no guess."""
         self._groups: dict[str, Group | None] = {}
 
     def group(self, path: str) -> Group | None:
@@ -68,7 +73,9 @@ class Documents:
         return self._groups[path]
 
     def _read(self, path: str) -> Group | None:
-        order = (3, 2) if self.preferred == 3 else (2, 3)
+        order: tuple[int, ...] = (3, 2) if self.preferred == 3 else (2, 3)
+        if self.settled and not self.store.can_walk:
+            order = order[:1]  # each document that is not there costs a request
         found = []
         failed: OpenReadoutError | None = None
         for version in order:

@@ -119,6 +119,7 @@ class Opening:
         root = self.documents.group("")
         if root is not None:
             self.documents.preferred = root.zarr_format
+            self.documents.settled = True
             return root
         for name in ("zarr.json", ".zarray"):
             if self.store.size(name) is not None:

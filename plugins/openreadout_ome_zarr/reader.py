@@ -72,13 +72,15 @@ def _dataset(path: str, store: Store, found: Found) -> Dataset:
 
 
 def _open_store(source: Source) -> Store:
+    if source.store is not None:
+        return source.store
     if source.is_directory:
         return DirectoryStore(source.path)
     if is_document(source.path):
         return DirectoryStore(os.path.dirname(source.path) or ".")
     from openreadout.stores import ZipStore
 
-    store = ZipStore(source.path)
+    store = ZipStore(source.path, file=source.file)
     try:
         return store.below(_top_folder(store))
     except BaseException:

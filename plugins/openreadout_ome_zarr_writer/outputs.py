@@ -438,6 +438,7 @@ class _ArchiveStore:
     """The members that are written, as a store to read back from."""
 
     kind = "zip"
+    can_list = can_walk = True
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive

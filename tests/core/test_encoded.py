@@ -18,6 +18,8 @@ class MemoryStore:
 
     kind, path = "memory", "memory"
 
+    can_list = can_walk = True
+
     def __init__(self, values=None):
         self.values = dict(values or {})
         self.reads = 0

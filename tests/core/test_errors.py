@@ -12,6 +12,7 @@ from openreadout import errors
 from openreadout.errors import (
     CorruptDataError,
     OpenReadoutError,
+    RemoteError,
     StorageError,
     UnknownFormatError,
     UnsupportedFeatureError,
@@ -30,6 +31,7 @@ CONTRACT = {
     UsageError: ("usage", 2, ValueError),
     UnknownFormatError: ("unknown_format", 3, ValueError),
     CorruptDataError: ("corrupt_file", 4, ValueError),
+    RemoteError: ("io", 5, OSError),
     StorageError: ("io", 5, OSError),
     UnsupportedFeatureError: ("unsupported_feature", 6, NotImplementedError),
 }

@@ -1,0 +1,356 @@
+"""HTTP and HTTPS: whole values and byte ranges (RFC 9110, sections 14 and 15), and the index pages of common servers.
+
+Everything a server says is checked: the length of a body, the range that it claims to be, where it sends us.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import aiohttp
+from fsspec.asyn import get_loop
+from fsspec.implementations.http import HTTPFileSystem
+from yarl import URL
+
+from openreadout.errors import CorruptDataError, RemoteError
+from openreadout.limits import MAX_INDEX_BYTES, MAX_REQUESTS
+from openreadout.remote.index import index_names
+from openreadout.remote.transport import Answer, Listing, Watch, failed, wait_for
+from openreadout.remote.urls import shown, split
+
+TRIES = 4
+BACKOFF_SECONDS = 0.25
+"""Before the second try; twice as long before each further one."""
+LONGEST_WAIT_SECONDS = 10.0
+"""Whatever a server asks for in Retry-After."""
+CONNECT_SECONDS = 15.0
+SILENCE_SECONDS = 30.0
+"""How long a server may be silent inside a response."""
+RESPONSE_SECONDS = 900.0
+"""One response in all, so that a body that drips for ever ends."""
+MAX_REDIRECTS = 5
+PIECE = 1 << 18
+
+_MISSING = (404, 410)
+_AGAIN = (403, 408, 425, 429, 500, 502, 503, 504)
+_WORDS = {
+    401: "the server wants a login (401)",
+    403: "the server refuses to give it (403)",
+    408: "the server waited in vain for the request (408)",
+    429: "the server has had too many requests (429)",
+    500: "the server failed (500)",
+    502: "the server behind the gateway failed (502)",
+    503: "the server is not available (503)",
+    504: "the server behind the gateway did not answer in time (504)",
+}
+_HINTS = {
+    401: "only data that is open to everybody is read over HTTP; download it with the program that you log in with",
+    403: "it may be private; servers also say so of what is not there, to those who may not list what is",
+}
+
+Result = TypeVar("Result")
+
+
+class _Again(Exception):  # noqa: N818 - no error, but the wish to try again
+    """Something that may go away: what to say when it does not."""
+
+    def __init__(self, what: str, hint: str | None = None, wait: float | None = None) -> None:
+        super().__init__(what)
+        self.hint = hint
+        self.wait = wait
+
+
+class _Wanted(NamedTuple):
+    """Which bytes are wanted; `offset` None stands for all, of which there may be `length`."""
+
+    offset: int | None
+    length: int
+    tag: str | None
+
+    def headers(self) -> dict[str, str]:
+        headers = {"Accept-Encoding": "identity"}
+        if self.offset is not None:
+            headers["Range"] = f"bytes={self.offset}-{self.offset + self.length - 1}"
+        if self.tag is not None:
+            headers["If-Match"] = self.tag
+        return headers
+
+
+async def _client(**options: Any) -> aiohttp.ClientSession:
+    from openreadout import __version__
+
+    timeout = aiohttp.ClientTimeout(
+        total=RESPONSE_SECONDS, sock_connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS
+    )
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=MAX_REQUESTS),
+        timeout=timeout,
+        auto_decompress=False,
+        trust_env=True,
+        headers={"User-Agent": f"openreadout/{__version__}"},
+        **options,
+    )
+
+
+class HttpTransport:
+    """Speaks to web servers, through the session of an fsspec file system."""
+
+    lists_all = False  # most index pages leave out names that begin with a dot, as Zarr v2 has them
+
+    def __init__(self) -> None:
+        self._system = HTTPFileSystem(
+            get_client=_client, loop=get_loop(), skip_instance_cache=True, use_listings_cache=False
+        )
+
+    def fetch(
+        self, url: str, offset: int | None, length: int, tag: str | None = None
+    ) -> Answer | None:
+        if offset is not None and length <= 0:
+            return Answer(b"")
+        wanted = _Wanted(offset, length, tag)
+        return self._ask("GET", url, wanted.headers(), lambda r: _body(r, url, wanted))
+
+    def size(self, url: str) -> int | None:
+        headers = {"Accept-Encoding": "identity"}
+
+        async def length(response: aiohttp.ClientResponse) -> int:
+            told = response.headers.get("Content-Length", "")
+            return int(told) if told.isascii() and told.isdigit() and len(told) < 19 else -1
+
+        found = self._ask("HEAD", url, headers, length, no_head=-1)
+        if found != -1:
+            return found
+        # a server that does not know HEAD, or answers it without a length
+        answer = self.fetch(url, 0, 1)
+        if answer is not None and answer.total is None:
+            raise failed(RemoteError(f"{shown(url)}: the server tells no length", path=url))
+        return None if answer is None else answer.total
+
+    def listing(self, url: str) -> Listing | None:
+        page = self._page(url)
+        if page is None:
+            return None
+        names = index_names(page)
+        if names is None:
+            return None
+        return Listing(*names)
+
+    def _page(self, url: str) -> bytes | None:
+        base, query = split(url)
+
+        async def html(response: aiohttp.ClientResponse) -> bytes:
+            if "html" not in response.headers.get("Content-Type", ""):
+                return b""
+            return (await _body(response, url, _Wanted(None, MAX_INDEX_BYTES, None))).data
+
+        headers = {"Accept-Encoding": "identity"}
+        try:
+            with Watch():  # of its own: what comes here is no failure
+                return self._ask("GET", f"{base}/{query}", headers, html, tries=1)
+        except (RemoteError, CorruptDataError):
+            return (
+                None  # it does not list, whatever its reason; nobody takes that for an empty folder
+            )
+
+    def walk(self, url: str) -> Iterator[tuple[str, int]] | None:
+        return None  # index pages tell no exact sizes
+
+    def _ask(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        take: Callable[[aiohttp.ClientResponse], Awaitable[Result]],
+        *,
+        no_head: Result | None = None,
+        tries: int = TRIES,
+    ) -> Result | None:
+        return wait_for(self._tries(method, url, headers, take, no_head, tries), url)
+
+    async def _tries(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        take: Callable[[aiohttp.ClientResponse], Awaitable[Result]],
+        no_head: Result | None,
+        tries: int,
+    ) -> Result | None:
+        for turn in range(1, tries + 1):
+            try:
+                return await self._once(method, url, headers, take, no_head)
+            except _Again as again:
+                if turn == tries:
+                    often = f", {turn} times" if turn > 1 else ""
+                    raise RemoteError(
+                        f"{shown(url)}: {again}{often}", hint=again.hint, path=url
+                    ) from again.__cause__
+                await asyncio.sleep(_pause(turn, again.wait))
+        raise AssertionError("the last turn returns or raises")
+
+    async def _once(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        take: Callable[[aiohttp.ClientResponse], Awaitable[Result]],
+        no_head: Result | None,
+    ) -> Result | None:
+        session = await self._system.set_session()
+        try:
+            async with session.request(
+                method, URL(url, encoded=True), headers=headers, max_redirects=MAX_REDIRECTS
+            ) as response:
+                if response.status in _MISSING:
+                    return None
+                if method == "HEAD" and response.status in (405, 501):
+                    return no_head
+                _refuse(response, url)
+                return await take(response)
+        except RemoteError:  # which is an OSError too
+            raise
+        except (
+            aiohttp.TooManyRedirects,
+            aiohttp.InvalidURL,
+            aiohttp.RedirectClientError,
+        ) as error:
+            # also a redirect to something that is no web address
+            raise RemoteError(
+                f"{shown(url)}: the server sends us elsewhere, to no good address ({_plain(error)})",
+                path=url,
+            ) from error
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise RemoteError(f"{shown(url)}: {_plain(error)}", path=url) from error
+        except TimeoutError as error:
+            raise _Again("the server did not answer in time") from error
+        except aiohttp.ClientPayloadError as error:
+            raise _Again("the connection was cut inside the response") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise _Again(f"the server was not reached or hung up ({_plain(error)})") from error
+        except ValueError as error:
+            if isinstance(error, CorruptDataError):
+                raise
+            raise RemoteError(f"{shown(url)}: no address ({_plain(error)})", path=url) from error
+
+
+def _pause(turn: int, asked: float | None) -> float:
+    """Seconds before the next try; not the same for all threads that were turned away together."""
+    pause = BACKOFF_SECONDS * 2 ** (turn - 1) * random.uniform(0.75, 1.25)  # noqa: S311
+    return float(min(LONGEST_WAIT_SECONDS, max(pause, asked or 0.0)))
+
+
+def _plain(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text[:200] or type(error).__name__
+
+
+def _refuse(response: aiohttp.ClientResponse, url: str) -> None:
+    """Raise for a status that brings no value."""
+    status = response.status
+    if status in (200, 206, 416):
+        return
+    words = _WORDS.get(status, f"the server answered {status}, which brings no data")
+    if status == 412:
+        words = "it changed on the server while it was read"
+    if status in _AGAIN:
+        asked = response.headers.get("Retry-After", "")
+        wait = float(asked) if asked.isascii() and asked.isdigit() and len(asked) < 6 else None
+        raise _Again(words, _HINTS.get(status), wait)
+    raise RemoteError(f"{shown(url)}: {words}", hint=_HINTS.get(status), path=url)
+
+
+async def _body(response: aiohttp.ClientResponse, url: str, wanted: _Wanted) -> Answer:
+    """The bytes of a response, no more than were wanted."""
+    coding = response.headers.get("Content-Encoding", "identity").lower()
+    if coding not in ("identity", ""):
+        raise RemoteError(
+            f"{shown(url)}: the server packs what it was asked to give as it is ({coding[:40]})",
+            path=url,
+        )
+    tag = response.headers.get("ETag")
+    tag = None if tag is None or tag.startswith("W/") or len(tag) > 256 else tag
+    if response.status == 416:
+        return _past_the_end(response, url, wanted)
+    if response.status == 206:
+        return await _part(response, url, wanted, tag)
+    total = response.content_length
+    if wanted.offset is None:
+        if total is not None and total > wanted.length:
+            raise _too_much(url, total, wanted.length)
+        data = await _read(response, wanted.length + 1)
+        if len(data) > wanted.length:
+            response.close()  # the rest, which may have no end, is not waited for
+            raise _too_much(url, len(data), wanted.length)
+        return Answer(data, len(data), tag)
+    if wanted.offset > 0:
+        response.close()
+        raise RemoteError(
+            f"{shown(url)}: the server gives whole files only, no byte ranges",
+            hint="download the file, and give its path",
+            path=url,
+        )
+    data = await _read(response, wanted.length)
+    response.close()
+    return Answer(data, total, tag)
+
+
+def _past_the_end(response: aiohttp.ClientResponse, url: str, wanted: _Wanted) -> Answer:
+    if wanted.offset is None:
+        raise RemoteError(f"{shown(url)}: the server answered 416 without being asked for a range")
+    total = response.headers.get("Content-Range", "").partition("/")[2]
+    return Answer(b"", int(total) if total.isascii() and total.isdigit() else None)
+
+
+async def _part(
+    response: aiohttp.ClientResponse, url: str, wanted: _Wanted, tag: str | None
+) -> Answer:
+    unit, _, rest = response.headers.get("Content-Range", "").strip().partition(" ")
+    span, _, total_text = rest.partition("/")
+    first, dash, last = span.partition("-")
+    numbers = (first, last) if total_text == "*" else (first, last, total_text)
+    good = unit.lower() == "bytes" and dash and wanted.offset is not None
+    if not good or not all(n.isascii() and n.isdigit() and len(n) < 19 for n in numbers):
+        raise _other_range(url)
+    start, stop = int(first), int(last) + 1
+    total = None if total_text == "*" else int(total_text)
+    offset = wanted.offset or 0
+    most = offset + wanted.length
+    if start != offset or not start < stop <= most:
+        raise _other_range(url)
+    if total is not None and (stop > total or stop < min(most, total)):
+        raise _other_range(url)
+    data = await _read(response, stop - start + 1)
+    if len(data) > stop - start:
+        response.close()
+        raise _other_range(url)
+    if len(data) < stop - start:
+        raise _Again("the response ended before the bytes that it promised")
+    return Answer(data, total, tag)
+
+
+def _other_range(url: str) -> RemoteError:
+    return RemoteError(
+        f"{shown(url)}: the server gave other bytes than it was asked for",
+        hint="its byte ranges are not to be relied on: download the file, and give its path",
+        path=url,
+    )
+
+
+def _too_much(url: str, found: int, limit: int) -> CorruptDataError:
+    return CorruptDataError(
+        f"{found} bytes or more, more than the {limit} that are accepted", path=url
+    )
+
+
+async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """Up to `most` bytes of a body; what comes after them is left where it is."""
+    data = bytearray()
+    while len(data) < most:
+        piece = await response.content.read(min(PIECE, most - len(data)))
+        if not piece:
+            break
+        data += piece
+    return bytes(data)

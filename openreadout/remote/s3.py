@@ -1,0 +1,343 @@
+"""S3 and stores that speak like it, through s3fs: its session, its credentials, its retries.
+
+Without credentials in the environment requests are anonymous, as public buckets want them. The endpoint of another
+store than Amazon's is taken from `AWS_ENDPOINT_URL`, as the tools of Amazon do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import s3fs
+from fsspec.asyn import get_loop
+
+from openreadout.errors import CorruptDataError, RemoteError
+from openreadout.limits import MAX_REQUESTS
+from openreadout.remote.transport import Answer, Listing, Watch, failed, wait_for
+from openreadout.remote.urls import shown
+
+TRIES = 4
+CONNECT_SECONDS = 15
+SILENCE_SECONDS = 30
+BACKOFF_SECONDS = 0.25
+PIECE = 1 << 18
+KEYS_AT_ONCE = 1000
+"""Keys of one page of a listing, and of one request that deletes; both are S3's own limits."""
+
+CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_PROFILE",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+"""Variables of the environment any of which says that requests are to be signed."""
+
+Result = TypeVar("Result")
+
+
+class S3Transport:
+    """Speaks S3. It can also write; nothing of what is written depends on another request's order."""
+
+    lists_all = True
+
+    def __init__(self) -> None:
+        self.anonymous = not any(os.environ.get(name) for name in CREDENTIALS)
+        self._system = s3fs.S3FileSystem(
+            anon=self.anonymous,
+            loop=get_loop(),
+            skip_instance_cache=True,
+            use_listings_cache=False,
+            config_kwargs={
+                "retries": {"total_max_attempts": TRIES, "mode": "standard"},
+                "connect_timeout": CONNECT_SECONDS,
+                "read_timeout": SILENCE_SECONDS,
+                "max_pool_connections": MAX_REQUESTS,
+            },
+        )
+        self._system.retries = 1  # the client itself tries again
+        self._gate: asyncio.Semaphore | None = None
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def fetch(
+        self, url: str, offset: int | None, length: int, tag: str | None = None
+    ) -> Answer | None:
+        if offset is not None and length <= 0:
+            return Answer(b"")
+        more: dict[str, Any] = {} if tag is None else {"IfMatch": tag}
+        if offset is not None:
+            more["Range"] = f"bytes={offset}-{offset + length - 1}"
+
+        async def get() -> Answer:
+            response = await self._call("get_object", url, **more)
+            async with response["Body"] as body:
+                return await _body(url, response, body, offset, length)
+
+        try:
+            return self._ask(get, url)
+        except _PastTheEndError:
+            return Answer(b"", self.size(url))
+
+    def size(self, url: str) -> int | None:
+        async def head() -> int:
+            response = await self._call("head_object", url)
+            return int(response["ContentLength"])
+
+        return self._ask(head, url)
+
+    def listing(self, url: str) -> Listing | None:
+        bucket, prefix = _parts(url)
+        folder = f"{prefix}/" if prefix else ""
+        folders: list[str] = []
+        files: list[str] = []
+        try:
+            with Watch():  # of its own: a bucket that may be read and not be listed is common
+                for page in self._pages(url, bucket, folder, "/"):
+                    folders += [
+                        entry["Prefix"][len(folder) : -1]
+                        for entry in page.get("CommonPrefixes", ())
+                    ]
+                    files += [entry["Key"][len(folder) :] for entry in page.get("Contents", ())]
+        except RemoteError:
+            return None
+        return Listing(frozenset(folders), frozenset(filter(None, files)))
+
+    def walk(self, url: str) -> Iterator[tuple[str, int]] | None:
+        bucket, prefix = _parts(url)
+        folder = f"{prefix}/" if prefix else ""
+        return (
+            (entry["Key"][len(folder) :], int(entry["Size"]))
+            for page in self._pages(url, bucket, folder, "")
+            for entry in page.get("Contents", ())
+            if not entry["Key"].endswith("/")
+        )
+
+    def _pages(self, url: str, bucket: str, prefix: str, delimiter: str) -> Iterator[Any]:
+        after: dict[str, str] = {}
+        while True:
+
+            async def page(after: dict[str, str] = after) -> Any:
+                return await self._system._call_s3(
+                    "list_objects_v2",
+                    Bucket=bucket,
+                    Prefix=prefix,
+                    Delimiter=delimiter,
+                    MaxKeys=KEYS_AT_ONCE,
+                    **after,
+                )
+
+            found = self._ask(page, url)
+            if found is None:
+                return
+            yield found
+            token = found.get("NextContinuationToken")
+            if not found.get("IsTruncated") or not token or after.get("ContinuationToken") == token:
+                return
+            after = {"ContinuationToken": token}
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def put(self, url: str, data: bytes) -> None:
+        """Write one object; it appears when all of it has arrived."""
+
+        async def put() -> bool:
+            await self._call("put_object", url, Body=data)
+            return True
+
+        self._written(self._ask(put, url), url)
+
+    def begin(self, url: str) -> str:
+        """Start an object that comes in parts; gives the upload's id."""
+
+        async def create() -> str:
+            return str((await self._call("create_multipart_upload", url))["UploadId"])
+
+        return str(self._written(self._ask(create, url), url))
+
+    def part(self, url: str, upload: str, number: int, data: bytes) -> str:
+        """Send part `number` (from 1), at least 5 MiB but for the last; gives its tag."""
+
+        async def send() -> str:
+            response = await self._call(
+                "upload_part", url, UploadId=upload, PartNumber=number, Body=data
+            )
+            return str(response["ETag"])
+
+        return str(self._written(self._ask(send, url), url))
+
+    def complete(self, url: str, upload: str, tags: Sequence[str]) -> None:
+        """Make the object appear from its parts."""
+        parts = [{"PartNumber": n, "ETag": tag} for n, tag in enumerate(tags, 1)]
+
+        async def complete() -> bool:
+            await self._call(
+                "complete_multipart_upload",
+                url,
+                UploadId=upload,
+                MultipartUpload={"Parts": parts},
+            )
+            return True
+
+        self._written(self._ask(complete, url), url)
+
+    def drop(self, url: str, upload: str) -> None:
+        """Forget the parts that were sent; without it they cost money for ever."""
+
+        async def drop() -> bool:
+            await self._call("abort_multipart_upload", url, UploadId=upload)
+            return True
+
+        self._ask(drop, url)
+
+    def delete(self, url: str, keys: Sequence[str]) -> None:
+        """Remove objects below an address; one that is not there is no error."""
+        bucket, prefix = _parts(url)
+        folder = f"{prefix}/" if prefix else ""
+        for start in range(0, len(keys), KEYS_AT_ONCE):
+            some = [{"Key": folder + key} for key in keys[start : start + KEYS_AT_ONCE]]
+
+            async def delete(some: list[dict[str, str]] = some) -> Any:
+                return await self._system._call_s3(
+                    "delete_objects", Bucket=bucket, Delete={"Objects": some, "Quiet": True}
+                )
+
+            answer = self._written(self._ask(delete, url), url)
+            if isinstance(answer, dict) and answer.get("Errors"):
+                said = answer["Errors"][0]
+                raise failed(
+                    RemoteError(
+                        f"{shown(url)}: {said.get('Key')} cannot be removed ({said.get('Code')})",
+                        path=url,
+                    )
+                )
+
+    def _written(self, answer: Result | None, url: str) -> Result:
+        if answer is None:
+            raise failed(
+                RemoteError(
+                    f"{shown(url)}: there is no such bucket",
+                    hint="make the bucket first, or choose another with -o",
+                    path=url,
+                )
+            )
+        return answer
+
+    # -- asking ----------------------------------------------------------------------------------------------------
+
+    async def _call(self, method: str, url: str, **arguments: Any) -> Any:
+        bucket, key = _parts(url)
+        return await self._system._call_s3(method, Bucket=bucket, Key=key, **arguments)
+
+    def _ask(self, work: Callable[[], Awaitable[Result]], url: str) -> Result | None:
+        return wait_for(self._tries(work, url), url)
+
+    async def _tries(self, work: Callable[[], Awaitable[Result]], url: str) -> Result | None:
+        if self._gate is None:
+            self._gate = asyncio.Semaphore(MAX_REQUESTS)
+        async with self._gate:
+            for turn in range(1, TRIES + 1):
+                try:
+                    return await work()
+                except FileNotFoundError:
+                    return None
+                except (RemoteError, CorruptDataError, _PastTheEndError):
+                    raise
+                except Exception as error:
+                    again = self._sort_out(error, url)
+                    if turn == TRIES or not _cut(error):
+                        raise again from error
+                    await asyncio.sleep(BACKOFF_SECONDS * 2 ** (turn - 1))
+        raise AssertionError("the last turn returns or raises")
+
+    def _sort_out(self, error: Exception, url: str) -> RemoteError:
+        """The error for what s3fs or the client below it raised; raises `_PastTheEndError` for that."""
+        response = getattr(error.__cause__ or error, "response", None)
+        said = response if isinstance(response, dict) else {}
+        status = said.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        code = said.get("Error", {}).get("Code")
+        if status == 416 or code == "InvalidRange":
+            raise _PastTheEndError from error
+        text = " ".join(str(error).split())[:200] or type(error).__name__
+        if isinstance(error, PermissionError) or status in (401, 403):
+            hint = (
+                "requests were anonymous, since no AWS_ACCESS_KEY_ID or AWS_PROFILE is set"
+                if self.anonymous
+                else "the credentials of the environment may not read it; without them requests are anonymous"
+            )
+            return RemoteError(
+                f"{shown(url)}: the server refuses to give it ({text})", hint=hint, path=url
+            )
+        if status == 412:
+            return RemoteError(
+                f"{shown(url)}: it changed on the server while it was read", path=url
+            )
+        if status is not None and status >= 500:
+            return RemoteError(
+                f"{shown(url)}: the server failed ({status}), {TRIES} times", path=url
+            )
+        return RemoteError(f"{shown(url)}: the server was not reached or failed ({text})", path=url)
+
+
+class _PastTheEndError(Exception):
+    """A range that starts behind the end of its object."""
+
+
+def _cut(error: Exception) -> bool:
+    """Whether an error comes from a body that ended early, which the client does not try again itself."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return bool(
+        names
+        & {"ClientPayloadError", "IncompleteReadError", "ResponseStreamingError", "_ShortBodyError"}
+    )
+
+
+class _ShortBodyError(OSError):
+    """A body of fewer bytes than were promised."""
+
+
+def _parts(url: str) -> tuple[str, str]:
+    """Bucket and key of an address."""
+    bucket, _, key = url.partition("://")[2].partition("/")
+    return bucket, key.rstrip("/")
+
+
+async def _body(url: str, response: Any, body: Any, offset: int | None, length: int) -> Answer:
+    promised = int(response.get("ContentLength", -1))
+    most = length + 1 if offset is None else length
+    if offset is None and promised > length:
+        raise CorruptDataError(
+            f"{promised} bytes, more than the {length} that are accepted", path=url
+        )
+    total = promised
+    if offset is not None:
+        total = _total(url, response.get("ContentRange"), offset, promised)
+    data = bytearray()
+    while len(data) < most:
+        piece = await body.read(min(PIECE, most - len(data)))
+        if not piece:
+            break
+        data += piece
+    if offset is None and len(data) > length:
+        raise CorruptDataError(f"more than the {length} bytes that are accepted", path=url)
+    if 0 <= promised != len(data):
+        raise _ShortBodyError("the connection was cut inside the response")
+    return Answer(bytes(data), total, response.get("ETag"))
+
+
+def _total(url: str, said: Any, offset: int, promised: int) -> int:
+    """The length of the whole object, from the range that the server says it gives."""
+    span, _, total = str(said or "").removeprefix("bytes ").partition("/")
+    first, _, last = span.partition("-")
+    if not (first.isdigit() and last.isdigit() and total.isdigit()) or int(first) != offset:
+        raise RemoteError(
+            f"{shown(url)}: the server gave other bytes than it was asked for",
+            hint="its byte ranges are not to be relied on: download the data first",
+            path=url,
+        )
+    if promised != int(last) + 1 - offset:
+        raise RemoteError(f"{shown(url)}: the server gave other bytes than it was asked for")
+    return int(total)

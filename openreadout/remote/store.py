@@ -1,0 +1,336 @@
+"""A hierarchy behind a URL, as a store; and a single file, as something that is read by position."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from openreadout.errors import (
+    CorruptDataError,
+    OpenReadoutError,
+    RemoteError,
+    UnsupportedFeatureError,
+)
+from openreadout.limits import KIB, MAX_ENCODED_BYTES, MAX_JSON_BYTES, MAX_KEPT_BYTES, MIB
+from openreadout.remote.transport import Answer, Listing, failed, transport
+from openreadout.remote.urls import child, shown
+
+ZARR_DOCUMENTS = ("zarr.json", ".zattrs", ".zgroup", ".zarray")
+DOCUMENTS = (*ZARR_DOCUMENTS, ".zmetadata", "attributes.json")
+"""Values that are metadata by their name: read whole, once, and kept."""
+
+
+class RemoteStore:
+    """The values below a URL, with the methods of the other stores.
+
+    Metadata documents are kept, also that one is absent: a hierarchy is looked at as it was when it was opened.
+    Chunks are not kept.
+
+    Parameters
+    ----------
+    url : str
+    trust_consolidated : bool
+        Take the copies of all metadata documents that stand in one document at the root for what is there.
+    """
+
+    kind = "remote directory"
+
+    def __init__(self, url: str, *, trust_consolidated: bool = False) -> None:
+        self.path = url
+        self.trust_consolidated = trust_consolidated
+        self._transport = transport(url)
+        self._lock = threading.Lock()
+        self._kept: dict[str, bytes | None] = {}
+        self._room = MAX_KEPT_BYTES
+        self._listings: dict[str, Listing | None] = {}
+        _SIZES[url] = None
+        self._copies: frozenset[str] | None = None
+        """Names of the documents that are absent when no copy of them was found, once copies are trusted."""
+
+    @property
+    def can_list(self) -> bool:
+        """Whether the server lists what is below a folder; the first time it is asked."""
+        return self._listing("") is not None
+
+    def get(self, key: str, limit: int = MAX_ENCODED_BYTES) -> bytes | None:
+        if _is_document(key):
+            data = self._document(key)
+            if data is not None and len(data) > limit:
+                raise CorruptDataError(
+                    f"{len(data)} bytes, more than the {limit} that are accepted",
+                    path=self.path,
+                    where=key,
+                )
+            return data
+        return self._answer(key, None, limit)
+
+    def get_range(self, key: str, offset: int, length: int) -> bytes | None:
+        if _is_document(key):
+            data = self._document(key)
+            return None if data is None else data[offset : offset + length]
+        return self._answer(key, offset, length)
+
+    def _answer(self, key: str, offset: int | None, length: int) -> bytes | None:
+        if self._known_absent(key):
+            return None
+        try:
+            answer = self._transport.fetch(child(self.path, key), offset, length)
+        except OpenReadoutError as error:
+            error.where, error.path = key, self.path
+            raise
+        return None if answer is None else answer.data
+
+    def size(self, key: str) -> int | None:
+        if _is_document(key):
+            data = self._document(key)
+            return None if data is None else len(data)
+        if self._known_absent(key):
+            return None
+        try:
+            return self._transport.size(child(self.path, key))
+        except OpenReadoutError as error:
+            error.where, error.path = key, self.path
+            raise
+
+    # -- documents -------------------------------------------------------------------------------------------------
+
+    def _document(self, key: str) -> bytes | None:
+        if key in self._kept:
+            return self._kept[key]
+        name = key.rpartition("/")[2]
+        if self._copies is not None and name in self._copies:
+            return None
+        data = self._answer(key, None, MAX_JSON_BYTES)
+        self._keep(key, data)
+        return data
+
+    def _keep(self, key: str, data: bytes | None) -> None:
+        with self._lock:
+            self._room -= len(data or b"") + 256
+            if self._room > 0:
+                self._kept[key] = data
+
+    def trust_copies(self) -> bool:
+        """Take the consolidated metadata of the root, where there is any, for all metadata that there is.
+
+        Raises
+        ------
+        CorruptDataError
+            It is not what consolidated metadata are.
+        """
+        if not self.trust_consolidated or self._copies is not None:
+            return self._copies is not None
+        from openreadout.remote.consolidated import copies
+
+        found = copies(self._document("zarr.json"), lambda: self._document(".zmetadata"), self.path)
+        if found is None:
+            return False
+        documents, absent = found
+        for key, data in documents.items():
+            if key not in self._kept:
+                self._kept[key] = data
+        self._copies = absent
+        return True
+
+    # -- listing ---------------------------------------------------------------------------------------------------
+
+    def _listing(self, prefix: str) -> Listing | None:
+        if prefix not in self._listings:
+            found = self._transport.listing(child(self.path, prefix))
+            with self._lock:
+                if len(self._listings) > 4096:
+                    self._listings.clear()
+                self._listings[prefix] = found
+        return self._listings[prefix]
+
+    def _known_absent(self, key: str) -> bool:
+        """Whether a listing that was asked for before, and that lacks nothing, does not have the key."""
+        folder, at = "", 0
+        while True:
+            listing = self._listings.get(folder)
+            end = key.find("/", at)
+            name = key[at:] if end < 0 else key[at:end]
+            if (
+                listing is not None
+                and self._transport.lists_all
+                and name not in (listing.files if end < 0 else listing.folders)
+            ):
+                return True
+            if end < 0:
+                return False
+            folder, at = key[:end], end + 1
+
+    def look(self) -> Listing | None:
+        """Names at the root, where listing costs one request and lacks nothing."""
+        return self._listing("") if self._transport.lists_all else None
+
+    def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        listing = self._listing(prefix)
+        if listing is None:
+            raise self._unlisted(prefix)
+        return sorted(listing.folders), sorted(listing.files)
+
+    def walk(self, prefix: str) -> Iterator[tuple[str, int]]:
+        found = self._transport.walk(child(self.path, prefix)) if self.can_walk else None
+        if found is None:
+            raise self._unlisted(prefix)
+        base = f"{prefix}/" if prefix else ""
+        for key, size in found:
+            yield base + key, size
+
+    @property
+    def can_walk(self) -> bool:
+        """Whether every key below a folder can be had at once, with sizes."""
+        return self._transport.lists_all and self._listing("") is not None
+
+    def _unlisted(self, prefix: str) -> UnsupportedFeatureError:
+        return UnsupportedFeatureError(
+            f"{shown(child(self.path, prefix))}: the server does not list what is in this folder",
+            path=self.path,
+            where=prefix or None,
+            hint="give the address of the group or dataset that holds the image",
+        )
+
+    def close(self) -> None:
+        """Connections belong to the process."""
+
+
+def _is_document(key: str) -> bool:
+    return key.rpartition("/")[2] in DOCUMENTS
+
+
+# -- single files ------------------------------------------------------------------------------------------------------
+
+BLOCK_BYTES = 64 * KIB
+MAX_BLOCKS = 512
+"""Blocks of one file that are kept: what is scattered in it, such as the directories of a TIFF."""
+MAX_SPAN = 64 * MIB
+"""What is read ahead at once, and kept by one thread until it reads elsewhere."""
+
+
+class _Span(threading.local):
+    start = 0
+    data: bytes = b""
+
+
+class RemoteFile:
+    """A file behind a URL, read by position; a change of it while it is read is an error.
+
+    Short reads come from kept blocks, long ones go to the server as they are.
+
+    Raises
+    ------
+    RemoteError
+        The server fails, or gives the file without byte ranges.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.path = url
+        self._transport = transport(url)
+        self._lock = threading.Lock()
+        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        self._span = _Span()
+        first = self._transport.fetch(url, 0, BLOCK_BYTES)
+        if first is None:
+            raise missing(url)
+        self._tag = first.tag
+        self.size = self._length(first)
+        self._first = first.data
+        _SIZES[url] = self.size
+
+    def _length(self, first: Answer) -> int:
+        if first.total is not None:
+            return first.total
+        if len(first.data) < BLOCK_BYTES:
+            return len(first.data)
+        size = self._transport.size(self.path)
+        if size is None:
+            raise failed(RemoteError(f"{shown(self.path)}: the server tells no length"))
+        return size
+
+    def read(self, offset: int, length: int) -> bytes:
+        """At most `length` bytes from `offset`; fewer where the file ends."""
+        length = min(length, self.size - offset)
+        if length <= 0 or offset < 0:
+            return b""
+        if offset + length <= len(self._first):
+            return self._first[offset : offset + length]
+        inside = offset - self._span.start
+        if inside >= 0 and inside + length <= len(self._span.data):
+            return self._span.data[inside : inside + length]
+        if length > BLOCK_BYTES:
+            data = self._fetch(offset, length)
+            if length <= MIB:
+                self._span.start, self._span.data = offset, data
+            return data
+        first, last = offset // BLOCK_BYTES, (offset + length - 1) // BLOCK_BYTES
+        data = b"".join(self._block(n) for n in range(first, last + 1))
+        start = offset - first * BLOCK_BYTES
+        return data[start : start + length]
+
+    def ahead(self, offset: int, length: int) -> None:
+        """Fetch what is going to be read in pieces, with one request; this thread keeps it."""
+        length = min(length, self.size - offset)
+        if 0 < length <= MAX_SPAN and offset >= 0 and offset + length > len(self._first):
+            self._span.start, self._span.data = offset, self._fetch(offset, length)
+
+    def release(self) -> None:
+        """Drop what was fetched ahead."""
+        self._span.data = b""
+
+    def _block(self, number: int) -> bytes:
+        with self._lock:
+            data = self._blocks.get(number)
+            if data is not None:
+                self._blocks.move_to_end(number)
+                return data
+        start = number * BLOCK_BYTES
+        data = self._fetch(start, min(BLOCK_BYTES, self.size - start))
+        with self._lock:
+            self._blocks[number] = data
+            while len(self._blocks) > MAX_BLOCKS:
+                self._blocks.popitem(last=False)
+        return data
+
+    def _fetch(self, offset: int, length: int) -> bytes:
+        answer = self._transport.fetch(self.path, offset, length, self._tag)
+        if answer is None or (answer.total is not None and answer.total != self.size):
+            raise failed(
+                RemoteError(
+                    f"{shown(self.path)}: it changed on the server while it was read",
+                    path=self.path,
+                )
+            )
+        if len(answer.data) != length:
+            raise failed(
+                RemoteError(f"{shown(self.path)}: the server gave fewer bytes than it has")
+            )
+        return answer.data
+
+    def close(self) -> None:
+        """Drop what is kept."""
+        with self._lock:
+            self._blocks.clear()
+
+
+_SIZES: dict[str, int | None] = {}
+"""Sizes of the files that this process has opened, as they were last; None for a folder."""
+
+
+def size_of(url: str) -> int | None:
+    """The size of what was opened at an address, or of what a server says there is; None for a folder."""
+    if url not in _SIZES:
+        return transport(url).size(url)
+    return _SIZES[url]
+
+
+def missing(url: str) -> RemoteError:
+    """The error for an address at which nothing is found."""
+    return failed(
+        RemoteError(
+            f"{shown(url)}: there is nothing at this address",
+            hint="check the address; upper and lower case are not the same",
+            path=url,
+        )
+    )

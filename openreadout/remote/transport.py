@@ -1,0 +1,181 @@
+"""What is asked of a server, whatever it speaks, and the loop in which it is asked.
+
+Requests run in the event loop of fsspec, a thread of its own; callers are ordinary threads that wait for theirs.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+from collections.abc import Coroutine, Iterator
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from openreadout.errors import RemoteError, UsageError
+from openreadout.remote.urls import scheme_of, shown
+from openreadout.workers import given_up
+
+Value = TypeVar("Value")
+WAKE_SECONDS = 0.2
+"""How long a thread waits before it looks whether anybody still wants what it waits for."""
+
+
+class Answer(NamedTuple):
+    """Bytes that a server gave.
+
+    `total` is the length of the whole value where the server tells it, `tag` what changes with the value.
+    """
+
+    data: bytes
+    total: int | None = None
+    tag: str | None = None
+
+
+class Listing(NamedTuple):
+    """Names of the folders and of the values directly below an address."""
+
+    folders: frozenset[str]
+    files: frozenset[str]
+
+
+class Transport(Protocol):
+    """One way to talk to servers. All methods may be called from several threads and raise `RemoteError`."""
+
+    lists_all: bool
+    """Whether what it lists lacks nothing and costs one request for many keys, as in object stores."""
+
+    def fetch(
+        self, url: str, offset: int | None, length: int, tag: str | None = None
+    ) -> Answer | None:
+        """At most `length` bytes from `offset`; with None the whole value, refused when it has more than `length`.
+
+        None when there is nothing at the address. With `tag`, a value that has changed since is refused.
+        """
+        ...
+
+    def size(self, url: str) -> int | None:
+        """Length of a value, None when there is none."""
+        ...
+
+    def listing(self, url: str) -> Listing | None:
+        """What lies below an address; None where the server does not list it."""
+        ...
+
+    def walk(self, url: str) -> Iterator[tuple[str, int]] | None:
+        """Every key below an address with its size; None where the server does not tell."""
+        ...
+
+
+_TRANSPORTS: dict[str, Transport] = {}
+_LOCK = threading.Lock()
+
+
+def transport(url: str) -> Transport:
+    """The one that speaks to an address; made once for each scheme.
+
+    Raises
+    ------
+    UsageError
+        What it needs is not installed.
+    """
+    scheme = scheme_of(url)
+    with _LOCK:
+        if scheme not in _TRANSPORTS:
+            try:
+                _TRANSPORTS[scheme] = _make(scheme)
+            except ImportError as error:
+                extra = "gcsfs beside the extra remote" if scheme == "gs" else "the extra remote"
+                more = " gcsfs" if scheme == "gs" else ""
+                raise UsageError(
+                    f"{scheme}:// needs {extra}, which is not installed",
+                    hint=f"pip install 'openreadout-microscopy[remote]'{more}",
+                    path=url,
+                ) from error
+        return _TRANSPORTS[scheme]
+
+
+def _make(scheme: str) -> Transport:
+    if scheme in ("http", "https"):
+        from openreadout.remote.http import HttpTransport
+
+        return HttpTransport()
+    if scheme == "s3":
+        from openreadout.remote.s3 import S3Transport
+
+        return S3Transport()
+    from openreadout.remote.generic import google
+
+    return google()
+
+
+def forget() -> None:
+    """Drop every transport; the next request makes new ones, which look at the environment again."""
+    with _LOCK:
+        _TRANSPORTS.clear()
+
+
+def wait_for(work: Coroutine[Any, Any, Value], url: str) -> Value:
+    """Run something in fsspec's loop and wait for it; given up as soon as nobody wants the result any more."""
+    try:
+        return _wait_for(work, url)
+    except RemoteError as error:
+        raise failed(error) from error.__cause__
+
+
+def _wait_for(work: Coroutine[Any, Any, Value], url: str) -> Value:
+    import asyncio
+
+    from fsspec.asyn import get_loop
+
+    future = asyncio.run_coroutine_threadsafe(work, get_loop())
+    try:
+        while True:
+            try:
+                return future.result(WAKE_SECONDS)
+            except concurrent.futures.TimeoutError:
+                if future.done():  # in that very moment, or with a timeout of its own
+                    return future.result()
+                if given_up():
+                    raise RemoteError(f"{shown(url)}: no longer wanted", path=url) from None
+    finally:
+        future.cancel()  # without effect on one that is done
+
+
+# -- errors that somebody may have passed over ------------------------------------------------------------------------
+
+
+class _Seen(threading.local):
+    """The errors of this thread, while somebody wants to know of them."""
+
+    errors: list[RemoteError] | None = None
+
+
+_SEEN = _Seen()
+
+
+class Watch:
+    """Remembers the errors of servers that are raised in this thread, so that none is taken for "not there".
+
+    Readers pass over what they cannot read, and describe the rest. With a server that fails, the rest would be a wrong
+    description: `settle` raises what came first.
+    """
+
+    def __enter__(self) -> Watch:
+        self._before = _SEEN.errors
+        self.errors: list[RemoteError] = []
+        _SEEN.errors = self.errors
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _SEEN.errors = self._before
+
+    def settle(self) -> None:
+        """Raise the first error that came."""
+        if self.errors:
+            raise self.errors[0]
+
+
+def failed(error: RemoteError) -> RemoteError:
+    """Note an error for whoever watches this thread, and give it back."""
+    if _SEEN.errors is not None:
+        _SEEN.errors.append(error)
+    return error
