@@ -32,12 +32,15 @@ class RemoteStore:
     url : str
     trust_consolidated : bool
         Take the copies of all metadata documents that stand in one document at the root for what is there.
+    live : bool
+        It is being written: nothing is kept of it, not even that something is absent.
     """
 
     kind = "remote directory"
 
-    def __init__(self, url: str, *, trust_consolidated: bool = False) -> None:
+    def __init__(self, url: str, *, trust_consolidated: bool = False, live: bool = False) -> None:
         self.path = url
+        self.live = live
         self.trust_consolidated = trust_consolidated
         self._transport = transport(url)
         self._lock = threading.Lock()
@@ -77,7 +80,7 @@ class RemoteStore:
         try:
             answer = self._transport.fetch(child(self.path, key), offset, length)
         except OpenReadoutError as error:
-            error.where, error.path = key, self.path
+            self._place(error, key)
             raise
         return None if answer is None else answer.data
 
@@ -90,8 +93,14 @@ class RemoteStore:
         try:
             return self._transport.size(child(self.path, key))
         except OpenReadoutError as error:
-            error.where, error.path = key, self.path
+            self._place(error, key)
             raise
+
+    def _place(self, error: OpenReadoutError, key: str) -> None:
+        """Tell the error its place in the store, unless its message names the whole address already."""
+        error.path = self.path
+        if not isinstance(error, RemoteError):
+            error.where = key
 
     # -- documents -------------------------------------------------------------------------------------------------
 
@@ -106,6 +115,8 @@ class RemoteStore:
         return data
 
     def _keep(self, key: str, data: bytes | None) -> None:
+        if self.live:
+            return
         with self._lock:
             self._room -= len(data or b"") + 256
             if self._room > 0:
@@ -138,6 +149,8 @@ class RemoteStore:
     def _listing(self, prefix: str) -> Listing | None:
         if prefix not in self._listings:
             found = self._transport.listing(child(self.path, prefix))
+            if self.live:
+                return found
             with self._lock:
                 if len(self._listings) > 4096:
                     self._listings.clear()
