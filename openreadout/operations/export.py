@@ -12,6 +12,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -32,8 +33,16 @@ from openreadout.operations.plan import absent_planes, make_plan
 from openreadout.operations.readback import ReadBack
 from openreadout.operations.sources import target_array
 from openreadout.operations.storage import PlanOptions
-from openreadout.operations.target import ARCHIVES, default_output, guard, partial_output, stem
+from openreadout.operations.target import (
+    ARCHIVES,
+    Partial,
+    default_output,
+    guard,
+    partial_output,
+    stem,
+)
 from openreadout.operations.writing import Progress, Writing
+from openreadout.remote.urls import child, is_url
 from openreadout.results import ExportReport
 from openreadout.stores import source_state, total_sizes
 from openreadout.workers import Workers
@@ -82,18 +91,11 @@ def export(
         members = dataset.members or (path,)
         fixed, changes = corrected(dataset, options.corrections)
         plan = replace(make_plan(fixed, options.plan, registry.find_codec), changes=changes)
-        if options.skip_done and os.path.lexists(target) and _is_output(plan, target):
+        if options.skip_done and _there(target) and _is_output(plan, target):
             return _skipped(path, target, plan, time.monotonic() - started)
-        guard(path, members, target, overwrite=options.overwrite)
         writer = registry.find_writer("ome-zarr")
-        _refuse_full_disk(plan, target)
         source_bytes = total_sizes(members) or 0
-        with partial_output(
-            target,
-            overwrite=options.overwrite,
-            fingerprint=_fingerprint(plan, members, options),
-            resume=options.resume,
-        ) as partial:
+        with _output(path, plan, members, target, options) as partial:
             sink = writer.create(
                 plan,
                 partial.path,
@@ -129,6 +131,34 @@ def export(
             filled_planes=_filled(plan, options.plan),
             notes=plan.notes,
         )
+
+
+def _there(target: str) -> bool:
+    """Whether something is where the output is to be."""
+    if is_url(target):
+        from openreadout.operations.remote_target import exists_remote
+
+        return exists_remote(target)
+    return os.path.lexists(target)
+
+
+def _output(
+    path: str, plan: ExportPlan, members: Sequence[str], target: str, options: ExportOptions
+) -> AbstractContextManager[Partial]:
+    """Where to write, once nothing speaks against it: a hidden sibling of the target, or its keys in a bucket."""
+    if is_url(target):
+        from openreadout.operations.remote_target import guard_remote, remote_output
+
+        guard_remote(path, target, overwrite=options.overwrite, resume=options.resume)
+        return remote_output(target)
+    guard(path, tuple(members), target, overwrite=options.overwrite)
+    _refuse_full_disk(plan, target)
+    return partial_output(
+        target,
+        overwrite=options.overwrite,
+        fingerprint=_fingerprint(plan, members, options),
+        resume=options.resume,
+    )
 
 
 def _refuse_full_disk(plan: ExportPlan, target: str) -> None:
@@ -233,10 +263,11 @@ def output_names(paths: Sequence[str], output: str | None) -> dict[str, str | No
     """Where each of several inputs goes: beside it, or into the folder `output`; never two under one name."""
     if output is None or len(paths) == 1:
         return dict.fromkeys(paths, output)
-    try:
-        os.makedirs(output, exist_ok=True)
-    except OSError as error:
-        raise storage_error(error, output) from error
+    if not is_url(output):
+        try:
+            os.makedirs(output, exist_ok=True)
+        except OSError as error:
+            raise storage_error(error, output) from error
     taken: set[str] = set()
     names: dict[str, str | None] = {}
     for path in paths:
@@ -245,5 +276,6 @@ def output_names(paths: Sequence[str], output: str | None) -> dict[str, str | No
             n += 1
             name = f"{stem(path)}-{n}"
         taken.add(name)
-        names[path] = os.path.join(output, f"{name}.ome.zarr")
+        name = f"{name}.ome.zarr"
+        names[path] = child(output, name) if is_url(output) else os.path.join(output, name)
     return names

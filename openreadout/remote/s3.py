@@ -185,7 +185,7 @@ class S3Transport:
         self._written(self._ask(complete, url), url)
 
     def drop(self, url: str, upload: str) -> None:
-        """Forget the parts that were sent; without it they cost money for ever."""
+        """Forget the parts that were sent; without it they take room for ever."""
 
         async def drop() -> bool:
             await self._call("abort_multipart_upload", url, UploadId=upload)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
-from collections.abc import Coroutine, Iterator
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from openreadout.errors import RemoteError, UsageError
 from openreadout.remote.urls import scheme_of, shown
@@ -65,6 +65,34 @@ class Transport(Protocol):
         ...
 
 
+class WritingTransport(Transport, Protocol):
+    """One that can also write; what is written appears when all of it has arrived."""
+
+    def put(self, url: str, data: bytes) -> None:
+        """Write one value."""
+        ...
+
+    def begin(self, url: str) -> str:
+        """Start a value that comes in parts; gives the upload's id."""
+        ...
+
+    def part(self, url: str, upload: str, number: int, data: bytes) -> str:
+        """Send part `number` (from 1), at least 5 MiB but for the last; gives its tag."""
+        ...
+
+    def complete(self, url: str, upload: str, tags: Sequence[str]) -> None:
+        """Make the value appear from its parts."""
+        ...
+
+    def drop(self, url: str, upload: str) -> None:
+        """Forget the parts that were sent; without it they take room for ever."""
+        ...
+
+    def delete(self, url: str, keys: Sequence[str]) -> None:
+        """Remove keys below an address; one that is not there is no error."""
+        ...
+
+
 _TRANSPORTS: dict[str, Transport] = {}
 _LOCK = threading.Lock()
 
@@ -91,6 +119,26 @@ def transport(url: str) -> Transport:
                     path=url,
                 ) from error
         return _TRANSPORTS[scheme]
+
+
+WRITABLE = ("s3",)
+"""Schemes that can be written to."""
+
+
+def writing_transport(url: str) -> WritingTransport:
+    """The one that writes to an address of a writable scheme.
+
+    Raises
+    ------
+    UsageError
+        The scheme cannot be written to, or what it needs is not installed.
+    """
+    if scheme_of(url) not in WRITABLE:
+        raise UsageError(
+            f"{shown(url)}: only s3:// can be written to",
+            hint="write to a folder, and upload that",
+        )
+    return cast("WritingTransport", transport(url))
 
 
 def _make(scheme: str) -> Transport:

@@ -210,6 +210,13 @@ class _FileStream:
             self._file.close()
 
 
+def open_bucket(url: str) -> Output:
+    """An output in an object store."""
+    from openreadout_ome_zarr_writer.bucket import Bucket
+
+    return Bucket(url)
+
+
 # -- archives --------------------------------------------------------------------------------------
 
 _LOCAL = struct.Struct("<4sHHHHHIIIHH")

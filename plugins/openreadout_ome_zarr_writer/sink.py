@@ -16,9 +16,10 @@ from openreadout.codecs import ChunkSpec, CodecChain, CodecSpec
 from openreadout.contracts import Written
 from openreadout.encoded import ChunkKeys, EncodedArray
 from openreadout.errors import OpenReadoutError
+from openreadout.remote.urls import is_url
 from openreadout_ome_zarr_writer.documents import all_documents, widest
 from openreadout_ome_zarr_writer.layout import array_codecs
-from openreadout_ome_zarr_writer.outputs import Archive, Folder, Output, Stream
+from openreadout_ome_zarr_writer.outputs import Archive, Folder, Output, Stream, open_bucket
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,6 +40,8 @@ class OmeZarrSink:
         self._output: Output = (
             Archive(path, all_documents(plan, widest(plan)))
             if archive
+            else open_bucket(path)
+            if is_url(path)
             else Folder(path, resume=resume)
         )
         self._arrays = {

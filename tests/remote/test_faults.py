@@ -219,3 +219,16 @@ def test_without_the_extra_the_hint_says_what_to_install(command, monkeypatch, s
     code, said, _ = command("info", "--json", f"{scheme}://somewhere/a.zarr")
     assert (code, said["error"]["code"]) == (2, "usage")
     assert "pip install 'openreadout-microscopy[remote]'" in said["error"]["hint"]
+
+
+@pytest.mark.without_extra
+def test_without_the_extra_nothing_is_written_to_a_bucket(command, monkeypatch, fixtures):
+    import sys
+
+    for name in ("fsspec", "aiohttp", "s3fs", "openreadout.remote.s3"):
+        monkeypatch.setitem(sys.modules, name, None)
+    code, said, _ = command(
+        "export", fixtures / TIFF, "--to", "ome-zarr", "-o", "s3://somewhere/a.zarr", "--json"
+    )
+    assert (code, said["error"]["code"]) == (2, "usage")
+    assert "pip install" in said["error"]["hint"]

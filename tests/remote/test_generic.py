@@ -26,7 +26,8 @@ def memory(fixtures, monkeypatch):
                 system.pipe_file(f"/bucket/{file.relative_to(fixtures)}", file.read_bytes())
     monkeypatch.setattr(generic, "google", lambda: generic.SystemTransport(system))
     yield system
-    system.rm("/bucket", recursive=True)
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
 
 
 @pytest.mark.parametrize("data", [ZARR3, ZARR2, TIFF, N5])

@@ -126,3 +126,187 @@ def test_presence_is_counted_from_a_listing(command, s3, anonymous, fixtures):
     assert code == 0
     assert found["missing_chunks"].startswith("1 of 4 chunks")
     assert "unexpected_file" in found
+
+
+# -- exports into a bucket -----------------------------------------------------------------------------------------
+
+
+def keys(s3, prefix):
+    found = s3.list_objects_v2(Bucket="target", Prefix=f"{prefix}/").get("Contents", ())
+    return {entry["Key"].removeprefix(f"{prefix}/"): entry for entry in found}
+
+
+def body(s3, key):
+    return s3.get_object(Bucket="target", Key=key)["Body"].read()
+
+
+@pytest.mark.usefixtures("signed")
+@pytest.mark.parametrize("data", [TIFF, ZARR2, N5])
+@pytest.mark.parametrize("version", ["0.5", "0.4"])
+def test_an_export_into_a_bucket_has_the_bytes_of_one_on_a_disk(
+    command, s3, fixtures, tmp_path, data, version
+):
+    name = f"{data.replace('/', '-')}-{version}.zarr"
+    for target in (tmp_path / name, f"s3://target/{name}"):
+        code, said, _ = command(
+            "export", fixtures / data, "--to", "ome-zarr", "--ngff", version, "-o", target, "--json"
+        )
+        assert code == 0, said
+    assert said["data"]["verified"] is True
+    files = {
+        str(p.relative_to(tmp_path / name)): p.read_bytes()
+        for p in (tmp_path / name).rglob("*")
+        if p.is_file()
+    }
+    assert {key: body(s3, f"{name}/{key}") for key in keys(s3, name)} == files
+    assert command("check", f"s3://target/{name}", "--against", fixtures / data)[0] == 0
+
+
+@pytest.mark.usefixtures("signed")
+def test_what_is_written_opens_in_zarr(command, s3, fixtures):
+    zarr = pytest.importorskip("zarr")
+    command("export", fixtures / TIFF, "--to", "ome-zarr", "-o", "s3://target/opens.zarr")
+    endpoint = s3.meta.endpoint_url
+    options = {"endpoint_url": endpoint, "key": "testing", "secret": "testing"}
+    group = zarr.open_group("s3://target/opens.zarr", mode="r", storage_options=options)
+    assert group["0"].shape == (1, 2, 1, 64, 80)
+
+
+@pytest.mark.usefixtures("signed")
+def test_a_shard_larger_than_a_part_is_sent_in_parts(command, s3, tmp_path, monkeypatch):
+    import numpy as np
+    import tifffile
+
+    from openreadout_ome_zarr_writer import bucket
+
+    monkeypatch.setattr(bucket, "PART_BYTES", 5 << 20)
+    pixels = np.random.default_rng(0).integers(0, 65535, (3, 2048, 2048), np.uint16)
+    tifffile.imwrite(tmp_path / "a.ome.tiff", pixels, ome=True, metadata={"axes": "ZYX"})
+    code, _, err = command(
+        "export", tmp_path / "a.ome.tiff", "--to", "ome-zarr", "-o", "s3://target/parts.zarr",
+        "--chunks", "1,512,512", "--shards", "3,2048,2048", "--pyramid", "none",
+    )  # fmt: skip
+    assert code == 0, err
+    large = [entry for entry in keys(s3, "parts.zarr").values() if entry["Size"] > 20 << 20]
+    assert [entry["ETag"].strip('"').rpartition("-")[2] for entry in large] == ["5"]
+    assert "Uploads" not in s3.list_multipart_uploads(Bucket="target")
+
+
+@pytest.mark.usefixtures("signed")
+def test_the_root_document_is_written_last(command, fixtures, monkeypatch):
+    from openreadout.remote.s3 import S3Transport
+
+    order = []
+    put = S3Transport.put
+    monkeypatch.setattr(
+        S3Transport, "put", lambda self, url, data: (order.append(url), put(self, url, data))[1]
+    )
+    command("export", fixtures / TIFF, "--to", "ome-zarr", "-o", "s3://target/order.zarr")
+    assert order[-1] == "s3://target/order.zarr/zarr.json"
+    assert order.count(order[-1]) == 1
+
+
+@pytest.mark.usefixtures("signed")
+def test_a_target_that_is_there_is_replaced_only_when_asked_for(command, s3, fixtures):
+    arguments = ("export", fixtures / TIFF, "--to", "ome-zarr", "-o", "s3://target/again.zarr")
+    assert command(*arguments)[0] == 0
+    before = {key: entry["LastModified"] for key, entry in keys(s3, "again.zarr").items()}
+    s3.put_object(Bucket="target", Key="again.zarr/left/over", Body=b"x")
+    code, _, err = command(*arguments)
+    assert (code, "already exists" in err) == (2, True)
+    assert command(*arguments, "--skip-done")[0] == 0
+    assert command(*arguments, "--overwrite")[0] == 0
+    assert set(keys(s3, "again.zarr")) == set(before)
+
+
+@pytest.mark.usefixtures("signed")
+def test_what_is_no_store_is_never_replaced(command, s3, fixtures):
+    s3.put_object(Bucket="target", Key="home/letter.txt", Body=b"dear")
+    code, _, _ = command(
+        "export", fixtures / TIFF, "--to", "ome-zarr", "-o", "s3://target/home", "--overwrite"
+    )
+    assert code == 2
+    assert body(s3, "home/letter.txt") == b"dear"
+
+
+@pytest.mark.usefixtures("signed")
+def test_an_export_that_fails_leaves_nothing(command, s3, fixtures, monkeypatch):
+    from openreadout.errors import RemoteError
+    from openreadout.remote.s3 import S3Transport
+
+    put = S3Transport.put
+
+    def fail(self, url, data):
+        if url.endswith("/1/zarr.json"):
+            raise RemoteError("the server failed", path=url)
+        put(self, url, data)
+
+    monkeypatch.setattr(S3Transport, "put", fail)
+    code, said, _ = command(
+        "export", fixtures / TIFF, "--to", "ome-zarr", "-o", "s3://target/fails.zarr", "--json"
+    )
+    assert (code, said["error"]["code"]) == (5, "io")
+    assert keys(s3, "fails.zarr") == {}
+
+
+@pytest.mark.usefixtures("signed")
+def test_an_output_that_does_not_read_back_is_removed(command, s3, fixtures, monkeypatch):
+    from openreadout.remote.s3 import S3Transport
+
+    put = S3Transport.put
+    flip = lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:]  # noqa: E731
+    monkeypatch.setattr(
+        S3Transport,
+        "put",
+        lambda self, url, data: put(self, url, flip(data) if "/c/" in url else data),
+    )
+    code, _, _ = command(
+        "export", fixtures / TIFF, "--to", "ome-zarr", "-o", "s3://target/flip.zarr"
+    )
+    assert code == 1
+    assert keys(s3, "flip.zarr") == {}
+
+
+@pytest.mark.usefixtures("signed")
+@pytest.mark.parametrize(
+    ("target", "more", "word"),
+    [
+        ("s3://target/a.ozx", [], "archive"),
+        ("s3://target", [], "bucket"),
+        ("https://127.0.0.1/a.zarr", [], "only s3"),
+        ("gs://target/a.zarr", [], "only s3"),
+        ("s3://target/a.zarr", ["--resume"], "--resume"),
+    ],
+)
+def test_what_cannot_be_written_to_is_a_usage_error(command, fixtures, target, more, word):
+    code, _, err = command("export", fixtures / TIFF, "--to", "ome-zarr", "-o", target, *more)
+    assert (code, word in err) == (2, True)
+
+
+@pytest.mark.usefixtures("signed")
+def test_a_bucket_that_is_not_there_is_an_error_of_output(command, fixtures):
+    code, _, err = command(
+        "export", fixtures / TIFF, "--to", "ome-zarr", "-o", "s3://nobucket/a.zarr"
+    )
+    assert code in (2, 5)
+    assert "bucket" in err
+
+
+@pytest.mark.usefixtures("signed")
+def test_a_store_is_not_written_into_itself(command):
+    code, _, err = command(
+        "export", f"s3://private/{ZARR3}", "--to", "ome-zarr", "-o", f"s3://private/{ZARR3}/x.zarr"
+    )
+    assert (code, "must not be" in err) == (2, True)
+
+
+@pytest.mark.usefixtures("signed")
+def test_several_inputs_go_below_the_address(command, s3, fixtures):
+    code, _, err = command(
+        "export", fixtures / TIFF, fixtures / ZARR2, "--to", "ome-zarr", "-o", "s3://target/many"
+    )
+    assert code == 0, err
+    assert {key.partition("/")[0] for key in keys(s3, "many")} == {
+        "cells.ome.zarr",
+        "image.ome.zarr",
+    }
