@@ -171,6 +171,19 @@ class Bound:
     arrays: tuple[tuple[tuple[int, int], ...], ...]
 
 
+@record
+class Share:
+    """How one of several processes writes into one folder at the same time as others.
+
+    Files get their names when they are complete, and may replace one that another process wrote, which has the same
+    bytes. With `sync` each is brought to the disk before. `permit` is called before a file is begun and before it gets
+    its name; it raises when the output is wanted no more.
+    """
+
+    sync: bool
+    permit: Callable[[], None]
+
+
 class Sink(Protocol):
     """One output being written; blocks and chunks may come from several threads, in any order."""
 
@@ -230,11 +243,18 @@ class Writer(Protocol):
         ...
 
     def create(
-        self, plan: ExportPlan, path: str, *, archive: bool = False, resume: bool = False
+        self,
+        plan: ExportPlan,
+        path: str,
+        *,
+        archive: bool = False,
+        resume: bool = False,
+        share: Share | None = None,
     ) -> Sink:
         """Start an output at `path`, which does not exist yet; `archive` asks for a single file.
 
         With `resume` a folder stands there that an earlier run of the same plan left: what is complete in it stays.
+        With `share` a folder stands there that others write to as well; such a sink is never finished.
         """
         ...
 

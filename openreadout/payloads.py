@@ -206,7 +206,7 @@ class Compare(TypedDict):
 
 
 class Export(TypedDict):
-    """`export`; `skipped` is there when --skip-done left an output alone."""
+    """`export`; `skipped` is there when --skip-done left an output alone, `part` when one part was written."""
 
     input: str
     output: str
@@ -221,6 +221,7 @@ class Export(TypedDict):
     verified: bool
     seconds: Seconds
     skipped: NotRequired[bool]
+    part: NotRequired[Annotated[str, "I/N, as --part asked for"]]
     changes: NotRequired[list[str]]
     filled_planes: NotRequired[list[str]]
     not_carried: NotRequired[list[str]]

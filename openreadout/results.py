@@ -93,6 +93,8 @@ class ExportReport:
     not_carried: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     images: tuple[str, ...] = field(default_factory=tuple)
+    part: str | None = None
+    """`I/N` where one part of the output was written, which shows under its name once all are committed."""
 
 
 @record

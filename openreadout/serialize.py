@@ -339,6 +339,8 @@ def export(report: ExportReport) -> payloads.Export:
     }
     if report.skipped:
         body["skipped"] = True
+    if report.part is not None:
+        body["part"] = report.part
     if report.changes:
         body["changes"] = list(report.changes)
     if report.filled_planes:

@@ -84,17 +84,23 @@ def usable_cpus() -> int:
     return os.cpu_count() or 1
 
 
-def lock_file(fd: int) -> bool:
-    """Take an exclusive lock on an open file, which ends with the process; False when somebody else holds it."""
+def lock_file(fd: int, *, shared: bool = False) -> bool:
+    """Take a lock on an open file, which ends with the process; False when somebody else holds it.
+
+    With `shared` others may hold it too, if they share it. Windows has no such locks here: that nobody holds it alone
+    is then all that is made sure of.
+    """
     try:
         if sys.platform == "win32":
             import msvcrt
 
             msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+            if shared:
+                msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
         else:
             import fcntl
 
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError as error:
         # a file system without locks: two exports to one target then differ in the order of their renames only
         return error.errno in (errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS)

@@ -26,8 +26,8 @@ from openreadout.cli.common import (
 from openreadout.errors import UsageError
 
 if TYPE_CHECKING:
-    from openreadout.operations.export import ExportOptions
     from openreadout.operations.in_place import InPlaceOptions
+    from openreadout.operations.order import ExportOptions
 
 
 @click.command(
@@ -65,6 +65,16 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--resume", is_flag=True, help="Go on with an export that was interrupted; finished files stay."
+)
+@click.option(
+    "--part",
+    metavar="I/N",
+    help="Write part I of N, beside other processes that write the others; --commit puts them together.",
+)
+@click.option(
+    "--commit",
+    is_flag=True,
+    help="Check that all parts are there, prove the whole, and give it its name.",
 )
 @click.option("--skip-done", is_flag=True, help="Leave complete outputs of an earlier run alone.")
 @click.option("--dry-run", is_flag=True, help="Print the plan, write nothing.")
@@ -114,6 +124,7 @@ def export(**options: Any) -> int:
         return _in_place(options, how)
     if options["drop_old"]:
         raise UsageError("--drop-old goes with --in-place: an export leaves its source as it is")
+    _refuse_together(options)
     wanted = _options(options)
     inputs = list(
         gather(options["paths"], options["files_from"], options["null"], options["recursive"])
@@ -146,7 +157,7 @@ def export(**options: Any) -> int:
 
 def _options(options: dict[str, Any]) -> ExportOptions:
     from openreadout.operations.corrections import Corrections, parse_pixel_size
-    from openreadout.operations.export import ExportOptions
+    from openreadout.operations.order import ExportOptions
     from openreadout.operations.storage import PlanOptions
 
     level = parse_level(options["level"])
@@ -186,6 +197,46 @@ def _options(options: dict[str, Any]) -> ExportOptions:
         skip_done=options["skip_done"],
         axes=parse_axes(options["axes"]),
         trust_consolidated=options["trust_consolidated"],
+        part=_part(options["part"]),
+        commit=options["commit"],
+    )
+
+
+MAX_PARTS = 100_000
+"""Parts of one export; schedulers allow arrays of some thousand jobs."""
+_NOT_WITH = {
+    "part": "commit resume dry_run",
+    "commit": "resume dry_run",
+}
+"""Options that exclude one another."""
+
+
+def _refuse_together(options: dict[str, Any]) -> None:
+    for name, others in _NOT_WITH.items():
+        for other in others.split():
+            if options[name] and options[other]:
+                raise UsageError(
+                    f"--{name} and --{other.replace('_', '-')} exclude one another",
+                    hint="a part and a commit always go on with what is there"
+                    if other == "resume"
+                    else None,
+                )
+
+
+def _part(text: str | None) -> tuple[int, int] | None:
+    """`I/N`, counted from 1."""
+    if text is None:
+        return None
+    number, slash, count = text.partition("/")
+    if slash and all(
+        part.isascii() and part.isdigit() and len(part) < 7 for part in (number, count)
+    ):
+        part = int(number), int(count)
+        if 1 <= part[0] <= part[1] <= MAX_PARTS:
+            return part
+    raise UsageError(
+        f"--part {text}: not a part such as 3/16",
+        hint=f"parts are counted from 1; there are at most {MAX_PARTS}",
     )
 
 
@@ -259,7 +310,7 @@ def _plan(path: str, wanted: ExportOptions, options: dict[str, Any]) -> Outcome:
 
 _NOT_IN_PLACE = (
     "output ngff fill_missing pyramid levels chunks shards codec pixel_size time_increment "
-    "channel_names channel_colors name selects region level resume skip_done"
+    "channel_names channel_colors name selects region level resume skip_done part commit"
 ).split()
 """Options that ask for other pixels or another place than in-place lifting leaves."""
 

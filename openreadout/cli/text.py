@@ -158,7 +158,7 @@ def compare(report: CompareReport, style: Style) -> list[str]:
 def export(report: ExportReport, style: Style) -> list[str]:
     """The closing summary of `export`."""
     size = human_bytes(report.bytes_written)
-    if report.source_bytes and report.bytes_written:
+    if report.source_bytes and report.bytes_written and report.part is None:
         smaller = report.source_bytes / report.bytes_written
         size += f" ({smaller:.1f} × smaller)" if smaller >= 1 else f" ({1 / smaller:.1f} × larger)"
     facts = [
@@ -169,7 +169,12 @@ def export(report: ExportReport, style: Style) -> list[str]:
     ]
     if report.chunks_copied:
         facts.append(f"{count(report.chunks_copied, 'chunk')} copied as stored")
-    facts += ["verified" if report.verified else "not verified", human_seconds(report.seconds)]
+    if report.part is None:
+        facts.append("verified" if report.verified else "not verified")
+    else:
+        number, _, parts = report.part.partition("/")
+        facts.insert(0, f"part {number} of {parts}")
+    facts.append(human_seconds(report.seconds))
     lines = title(report.output, facts, style)
     for word, values in (
         ("changed", report.changes),

@@ -13,54 +13,23 @@ import shutil
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
 
 import numpy as np
-import xxhash
 
-from openreadout import __version__, registry
-from openreadout.contracts import ExportPlan, PlannedImage
-from openreadout.errors import (
-    OpenReadoutError,
-    StorageError,
-    UsageError,
-    storage_error,
-)
+from openreadout import registry
+from openreadout.contracts import ExportPlan, Written
+from openreadout.errors import OpenReadoutError, StorageError, storage_error
 from openreadout.model import Dataset
 from openreadout.operations.copying import stored_in_chunks
-from openreadout.operations.corrections import Corrections, corrected
-from openreadout.operations.plan import absent_planes, make_plan
+from openreadout.operations.order import ExportOptions, Order, ordered, planned
+from openreadout.operations.parts import commit, refuse_other_than_folder, write_part
 from openreadout.operations.readback import ReadBack
 from openreadout.operations.sources import target_array
-from openreadout.operations.storage import PlanOptions
-from openreadout.operations.target import (
-    ARCHIVES,
-    Partial,
-    default_output,
-    guard,
-    partial_output,
-    stem,
-)
+from openreadout.operations.target import ARCHIVES, Partial, guard, partial_output, stem
 from openreadout.operations.writing import Progress, Writing
 from openreadout.remote.urls import child, is_url
 from openreadout.results import ExportReport
-from openreadout.stores import source_state, total_sizes
 from openreadout.workers import Workers
-
-
-@dataclass(frozen=True, slots=True)
-class ExportOptions:
-    """How to write, beside what the plan decides."""
-
-    plan: PlanOptions = field(default_factory=PlanOptions)
-    corrections: Corrections = field(default_factory=Corrections)
-    overwrite: bool = False
-    verify: bool = True
-    sync: bool = True
-    resume: bool = False
-    skip_done: bool = False
-    axes: str | None = None
-    trust_consolidated: bool = False
 
 
 def export(
@@ -82,55 +51,42 @@ def export(
         What was written does not read back as what was read.
     """
     started = time.monotonic()
-    with registry.open_dataset(
-        path, axes=options.axes, trust_consolidated=options.trust_consolidated
-    ) as dataset:
-        target = default_output(path) if output is None else output.rstrip("/") or output
-        if not target:
-            raise UsageError("the output has an empty name", hint="-o NAME, or no -o at all")
-        members = dataset.members or (path,)
-        fixed, changes = corrected(dataset, options.corrections)
-        plan = replace(make_plan(fixed, options.plan, registry.find_codec), changes=changes)
-        if options.skip_done and _there(target) and _is_output(plan, target):
-            return _skipped(path, target, plan, time.monotonic() - started)
-        writer = registry.find_writer("ome-zarr")
-        source_bytes = total_sizes(members) or 0
-        with _output(path, plan, members, target, options) as partial:
-            sink = writer.create(
-                plan,
-                partial.path,
-                archive=target.lower().endswith(ARCHIVES),
-                resume=partial.resumed,
-            )
-            run = Writing(plan, options.plan, sink, workers, progress, verified=options.verify)
-            try:
-                run.write()
-                sink.finish(sync=options.sync)
-            except BaseException:
-                workers.close()  # no thread writes on while what it wrote is cleared away
-                sink.abort()
-                raise
-            if options.verify:
-                ReadBack(run).verify(partial.path)
-            counts = sink.written()
-        return ExportReport(
-            input=path,
-            output=target,
-            format=f"OME-Zarr {plan.version}",
-            images_written=len(plan.images),
-            planes_written=sum(_plane_count(image) for image in plan.images),
-            levels_written=sum(len(image.levels) for image in plan.images),
-            chunks_copied=counts.copied,
-            chunks_encoded=counts.encoded,
-            files_written=counts.files,
-            bytes_written=counts.size,
-            verified=options.verify,
-            seconds=time.monotonic() - started,
-            source_bytes=source_bytes,
-            changes=plan.changes,
-            filled_planes=_filled(plan, options.plan),
-            notes=plan.notes,
+    with ordered(path, output, options) as order:
+        target = order.target
+        if options.skip_done and _there(target) and _is_output(order.plan, target):
+            return _skipped(path, target, order.plan, time.monotonic() - started)
+        order = order.sized()
+        if options.part is not None or options.commit:
+            refuse_other_than_folder(target)
+            guard(path, order.members, target, overwrite=options.overwrite)
+            if options.part is not None:
+                return write_part(order, options.part, workers, progress, started)
+            return commit(order, workers, progress, started)
+        counts = _write(order, workers, progress)
+        return order.report(counts, time.monotonic() - started, verified=options.verify)
+
+
+def _write(order: Order, workers: Workers, progress: Progress | None) -> Written:
+    """Write, prove and rename in this process alone."""
+    plan, options, target = order.plan, order.options, order.target
+    with _output(order) as partial:
+        sink = registry.find_writer("ome-zarr").create(
+            plan,
+            partial.path,
+            archive=target.lower().endswith(ARCHIVES),
+            resume=partial.resumed,
         )
+        run = Writing(plan, options.plan, sink, workers, progress, verified=options.verify)
+        try:
+            run.write()
+            sink.finish(sync=options.sync)
+        except BaseException:
+            workers.close()  # no thread writes on while what it wrote is cleared away
+            sink.abort()
+            raise
+        if options.verify:
+            ReadBack(run).verify(partial.path)
+        return sink.written()
 
 
 def _there(target: str) -> bool:
@@ -142,21 +98,20 @@ def _there(target: str) -> bool:
     return os.path.lexists(target)
 
 
-def _output(
-    path: str, plan: ExportPlan, members: Sequence[str], target: str, options: ExportOptions
-) -> AbstractContextManager[Partial]:
+def _output(order: Order) -> AbstractContextManager[Partial]:
     """Where to write, once nothing speaks against it: a hidden sibling of the target, or its keys in a bucket."""
+    target, options = order.target, order.options
     if is_url(target):
         from openreadout.operations.remote_target import guard_remote, remote_output
 
-        guard_remote(path, target, overwrite=options.overwrite, resume=options.resume)
+        guard_remote(order.path, target, overwrite=options.overwrite, resume=options.resume)
         return remote_output(target)
-    guard(path, tuple(members), target, overwrite=options.overwrite)
-    _refuse_full_disk(plan, target)
+    guard(order.path, order.members, target, overwrite=options.overwrite)
+    _refuse_full_disk(order.plan, target)
     return partial_output(
         target,
         overwrite=options.overwrite,
-        fingerprint=_fingerprint(plan, members, options),
+        fingerprint=order.fingerprint(),
         resume=options.resume,
     )
 
@@ -218,45 +173,12 @@ def _skipped(path: str, target: str, plan: ExportPlan, seconds: float) -> Export
     )
 
 
-def _fingerprint(plan: ExportPlan, members: Sequence[str], options: ExportOptions) -> str:
-    """Stands for the source as it is, for what is asked for and for everything that the plan decides."""
-    hashed = xxhash.xxh3_128(__version__.encode())
-    for member in members:
-        for name, size, changed in source_state(member):
-            hashed.update(f"{name!r} {size} {changed}\n".encode("utf-8", "backslashreplace"))
-    for image in plan.images:
-        hashed.update(repr((image.source_index, image.path, image.axes, image.units)).encode())
-        hashed.update(repr(image.levels).encode())
-    hashed.update(
-        repr((plan.version, plan.layout, plan.changes)).encode("utf-8", "backslashreplace")
-    )
-    # two selections may have the same shapes and places
-    wanted = repr((replace(options.plan, memory=None), options.corrections, options.axes))
-    hashed.update(wanted.encode("utf-8", "backslashreplace"))
-    return hashed.hexdigest()
-
-
 def plan_export(path: str, options: ExportOptions) -> tuple[ExportPlan, Dataset]:
     """The plan alone, for `--dry-run`; the data set is closed again."""
     with registry.open_dataset(
         path, axes=options.axes, trust_consolidated=options.trust_consolidated
     ) as dataset:
-        fixed, changes = corrected(dataset, options.corrections)
-        plan = make_plan(fixed, options.plan, registry.find_codec)
-        return replace(plan, changes=changes), dataset
-
-
-def _plane_count(image: PlannedImage) -> int:
-    shape = dict(zip(image.axes, image.levels[0].shape, strict=True))
-    return math.prod(shape.get(axis, 1) for axis in "tcz")
-
-
-def _filled(plan: ExportPlan, options: PlanOptions) -> tuple[str, ...]:
-    return tuple(
-        f"image {image.source_index}: t={t} c={c} z={z}"
-        for image in plan.images
-        for t, c, z in absent_planes(image.image, options.selection)
-    )
+        return planned(dataset, options), dataset
 
 
 def output_names(paths: Sequence[str], output: str | None) -> dict[str, str | None]:

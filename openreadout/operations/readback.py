@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -10,11 +11,11 @@ import numpy as np
 import xxhash
 
 from openreadout import registry
-from openreadout.arrays import Region, chunks_in, read_region
+from openreadout.arrays import ChunkIndex, Region, chunks_in, read_region
 from openreadout.errors import OpenReadoutError, StorageError, VerificationError
 from openreadout.model import Dataset
 from openreadout.operations.sources import LevelSource
-from openreadout.operations.walk import ABSENT, DIGEST_BYTES, Pass, digest, half, passes
+from openreadout.operations.walk import ABSENT, DIGEST_BYTES, Pass, cell_blocks, digest, half
 from openreadout.operations.writing import Writing
 
 
@@ -24,8 +25,10 @@ class ReadBack:
     def __init__(self, run: Writing) -> None:
         self._run = run
 
-    def verify(self, path: str) -> None:
+    def verify(self, path: str, steps: Sequence[Pass] | None = None) -> None:
         """Open the output as anybody would and compare geometry and every block with what was written.
+
+        With `steps` the blocks of those passes alone are compared.
 
         Raises
         ------
@@ -35,15 +38,16 @@ class ReadBack:
         """
         try:
             with registry.open_dataset(path) as written:
-                self._same_geometry(written)
-                for step in passes(self._run.plan):
+                self.same_geometry(written)
+                for step in self._run.steps if steps is None else steps:
                     self._same_blocks(step, written)
         except (VerificationError, StorageError):
             raise  # a disk that refuses to be read says nothing of what is on it
         except OpenReadoutError as error:
             raise VerificationError(f"the output does not read back: {error}", path=path) from error
 
-    def _same_geometry(self, written: Dataset) -> None:
+    def same_geometry(self, written: Dataset) -> None:
+        """Compare images, axes, sizes, types and scales."""
         if len(written.images) != len(self._run.plan.images):
             raise VerificationError(
                 f"the output shows {len(written.images)} images where {len(self._run.plan.images)} were written"
@@ -70,11 +74,42 @@ class ReadBack:
                     )
 
     def _same_blocks(self, step: Pass, written: Dataset) -> None:
+        notes = [
+            self._run.digests.get((step.image, n), b"") for n in range(step.first, step.last + 1)
+        ]
+        work = self._comparing(step, written, notes)
+        walk = enumerate(self._run.walk(step))
+        with closing(self._run.workers.map(work, walk, ahead=self._run.workers.threads)) as results:
+            for size in results:
+                self._run.advance(size)
+
+    def same_cell(
+        self, step: Pass, index: ChunkIndex, noted: Sequence[bytes], written: Dataset
+    ) -> int:
+        """Compare one of the largest cells of a pass with what was noted of it; its bytes of samples.
+
+        Raises
+        ------
+        VerificationError
+        StorageError
+        """
+        work = self._comparing(step, written, noted)
+        try:
+            return sum(map(work, enumerate(cell_blocks(self._run.levels(step), index))))
+        except (VerificationError, StorageError):
+            raise
+        except OpenReadoutError as error:
+            raise VerificationError(f"the output does not read back: {error}") from error
+
+    def _comparing(
+        self, step: Pass, written: Dataset, noted: Sequence[bytes | bytearray]
+    ) -> Callable[[tuple[int, Region]], int]:
+        """What compares a block, numbered as it was noted, and gives its bytes of samples."""
         image = self._run.plan.images[step.image]
         found = written.images[step.image]
         numbers = range(step.first, step.last + 1)
         lossy = {n: self._run.lossy(image.levels[n]) for n in numbers}
-        notes = [memoryview(self._run.digests.get((step.image, n), b"")) for n in numbers]
+        notes = [memoryview(level) for level in noted]
 
         def work(numbered: tuple[int, Region]) -> int:
             at, region = numbered
@@ -97,10 +132,7 @@ class ReadBack:
                 size += math.prod(b - a for a, b in region) * np.dtype(level.dtype).itemsize
             return size
 
-        walk = enumerate(self._run.walk(step))
-        with closing(self._run.workers.map(work, walk, ahead=self._run.workers.threads)) as results:
-            for size in results:
-                self._run.advance(size)
+        return work
 
     def _same_bytes(self, array: Any, region: Region, noted: bytes, *, lossy: bool) -> bool:
         """What was taken over must be there byte for byte, and from a lossy codec come back sample by sample."""

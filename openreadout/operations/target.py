@@ -8,12 +8,21 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NoReturn
 
-from openreadout.errors import OpenReadoutError, StorageError, UsageError, storage_error
+from openreadout.errors import (
+    OpenReadoutError,
+    StorageError,
+    UsageError,
+    VerificationError,
+    storage_error,
+)
 from openreadout.remote.urls import is_url, name_of
 from openreadout.system import exchange, lock_file, sync_folder
 
 ARCHIVES = (".ozx", ".zip")
+RECORDS = ".parts"
+"""Folder of what several processes noted: in the hidden output while parts are written, beside it otherwise."""
 
 
 def default_output(path: str) -> str:
@@ -126,13 +135,13 @@ def partial_output(
     UsageError
         Another export is writing to the same target, or what is there to resume was made from something else.
     """
-    folder, name = os.path.split(os.path.abspath(target))
-    path = os.path.join(folder, f".{name}.partial")
-    with _claimed(f"{path}.lock", target) as claim:
+    path = hidden(target)
+    with claimed(f"{path}.lock", target) as claim:
         resumed = _prepare(path, claim, fingerprint, target, resume=resume)
         try:
             yield Partial(path, resumed)
-            _commit(path, target, claim, overwrite=overwrite)
+            rename_into_place(path, target, claim, overwrite=overwrite)
+            remove(path + RECORDS)
         except BaseException as error:
             if not claim.replaced(path) and _worth_keeping(path, error):
                 claim.keep = True
@@ -143,10 +152,158 @@ def partial_output(
                     )
             else:
                 remove(path)
+                remove(path + RECORDS)
             raise
 
 
-class _Claim:
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """An output that is written in parts: its hidden folder, where processes note, and how many parts it has."""
+
+    path: str
+    records: str
+    count: int
+
+
+@contextlib.contextmanager
+def part_output(target: str, *, fingerprint: str, count: int) -> Iterator[Parts]:
+    """Give the hidden folder that all parts write to, and keep others from clearing it away meanwhile.
+
+    Raises
+    ------
+    UsageError
+        An export that is not in parts, or a commit, is writing or was interrupted; or the parts that are there were
+        made from another source, with other options or in another number.
+    """
+    path = hidden(target)
+    with claimed(f"{path}.lock", target, shared=True) as claim:
+        claim.keep = True
+        records = os.path.join(path, RECORDS)
+        if claim.replaced(path) or os.path.isdir(path + RECORDS):
+            _refuse_left(target, path)
+        if not os.path.lexists(path):
+            _begin_parts(path, f"{fingerprint} {count}")
+        known = _begun(records)
+        if known is None:
+            _refuse_left(target, path)
+        if known != f"{fingerprint} {count}":
+            raise UsageError(
+                f"{target}: the parts that are there were made from another source, with other options or as "
+                f"{known.partition(' ')[2]} parts",
+                hint=f"run all parts with the same options, or remove {path} to start anew",
+            )
+        yield Parts(path, records, count)
+
+
+def _refuse_left(target: str, path: str) -> NoReturn:
+    raise UsageError(
+        f"{target}: {path} is there, which an interrupted export or commit left",
+        hint="end that with --resume or --commit, or remove the folder to start anew",
+    )
+
+
+PLAN = "plan"
+"""File in the folder of records: the fingerprint and the number of parts."""
+
+
+def _begin_parts(path: str, plan: str) -> None:
+    """Make the hidden folder with its plan in one step, so that every part sees both or neither."""
+    fresh = f"{path}-{secrets.token_hex(4)}"
+    try:
+        os.makedirs(os.path.join(fresh, RECORDS))
+        with open(os.path.join(fresh, RECORDS, PLAN), "w", encoding="ascii") as file:
+            file.write(plan)
+        with contextlib.suppress(OSError):  # another part was first, as the one who asks next sees
+            os.rename(fresh, path)
+    except OSError as error:
+        raise storage_error(error, path) from error
+    finally:
+        remove(fresh)
+
+
+def _begun(records: str) -> str | None:
+    """Fingerprint and number of the parts that are there; None where there are none."""
+    try:
+        with open(os.path.join(records, PLAN), encoding="ascii", errors="replace") as file:
+            return file.read(MAX_PLAN)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise storage_error(error, records) from error
+
+
+MAX_PLAN = 200
+
+
+@contextlib.contextmanager
+def parts_to_commit(target: str, *, overwrite: bool, fingerprint: str) -> Iterator[Parts]:
+    """Give what the parts of a target wrote, and rename it to the target at the end.
+
+    When the body raises, the target is as it was and the parts stay, but for a failed verification.
+
+    Raises
+    ------
+    UsageError
+        There are no parts, some are being written, or they were made from another source or with other options.
+    """
+    path = hidden(target)
+    aside = path + RECORDS
+    with claimed(f"{path}.lock", target) as claim:
+        claim.keep = os.path.lexists(path)
+        if claim.replaced(path):
+            claim.keep = False
+            remove(path)
+            remove(aside)
+            raise UsageError(f"{target}: the parts are already committed")
+        inside = os.path.join(path, RECORDS)
+        _put_back(aside, inside)
+        known, _, count = (_begun(inside) or "").partition(" ")
+        if not known:
+            raise UsageError(
+                f"{target}: no part of it has been written",
+                hint="run --part 1/N to --part N/N with the same options first",
+            )
+        if known != fingerprint:
+            raise UsageError(
+                f"{target}: the source or the options are not those of the parts",
+                hint=f"give --commit the options of the parts, or remove {path} to start anew",
+            )
+        try:
+            os.rename(
+                inside, aside
+            )  # beside it, so that nothing but the output gets the final name
+            claim.write(fingerprint)
+            yield Parts(path, aside, int(count))
+            rename_into_place(path, target, claim, overwrite=overwrite)
+            claim.keep = False
+            remove(aside)
+        except BaseException as error:
+            if isinstance(error, VerificationError):
+                claim.keep = False
+                remove(path)
+                remove(aside)
+            elif not claim.replaced(path):
+                claim.write("")
+                _put_back(aside, inside)
+            if isinstance(error, OSError) and not isinstance(error, OpenReadoutError):
+                raise storage_error(error, path) from error
+            raise
+
+
+def _put_back(aside: str, inside: str) -> None:
+    """Move what parts noted to where they look for it."""
+    if os.path.isdir(aside) and os.path.isdir(os.path.dirname(inside)):
+        with contextlib.suppress(OSError):
+            os.rename(aside, inside)
+
+
+def hidden(target: str) -> str:
+    """The hidden sibling under which a target is written."""
+    folder, name = os.path.split(os.path.abspath(target))
+    return os.path.join(folder, f".{name}.partial")
+
+
+class Claim:
     """The lock file of a target, held while an output is written.
 
     Its first line is the fingerprint. A second one, written before an old output and the new one change names, tells
@@ -187,14 +344,21 @@ class _Claim:
 
 
 @contextlib.contextmanager
-def _claimed(path: str, target: str) -> Iterator[_Claim]:
+def claimed(path: str, target: str, *, shared: bool = False) -> Iterator[Claim]:
+    """Hold the lock file of a target; with `shared` together with others that do the same.
+
+    Raises
+    ------
+    UsageError
+        Somebody else holds it.
+    """
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise storage_error(error, path) from error
     try:
         if (
-            not lock_file(fd)
+            not lock_file(fd, shared=shared)
             or not os.path.exists(path)
             or os.stat(path).st_ino != os.fstat(fd).st_ino
         ):
@@ -202,7 +366,7 @@ def _claimed(path: str, target: str) -> Iterator[_Claim]:
                 f"{target}: another export is writing to it",
                 hint="wait for it to end, or choose another place with -o",
             )
-        claim = _Claim(path, fd)
+        claim = Claim(path, fd)
         try:
             yield claim
         finally:
@@ -212,9 +376,15 @@ def _claimed(path: str, target: str) -> Iterator[_Claim]:
         os.close(fd)
 
 
-def _prepare(path: str, claim: _Claim, fingerprint: str, target: str, *, resume: bool) -> bool:
+def _prepare(path: str, claim: Claim, fingerprint: str, target: str, *, resume: bool) -> bool:
     """Clear the way, or find what can be gone on with; whether something is resumed."""
     resumed = False
+    if os.path.isdir(os.path.join(path, RECORDS)) and resume:
+        claim.keep = True
+        raise UsageError(
+            f"{target}: is being written in parts",
+            hint="go on with --part, and end with --commit; or run without --resume to start anew",
+        )
     if os.path.lexists(path):
         resumed = resume and os.path.isdir(path) and not os.path.islink(path)
         if resumed and (claim.replaced(path) or not claim.read()):
@@ -229,6 +399,8 @@ def _prepare(path: str, claim: _Claim, fingerprint: str, target: str, *, resume:
             )
         if not resumed:
             remove(path)
+    if not resumed:
+        remove(path + RECORDS)
     try:
         claim.write(fingerprint)
     except OSError as error:
@@ -246,7 +418,7 @@ def _worth_keeping(path: str, error: BaseException) -> bool:
     return any(not name.endswith(".part") for _, _, names in os.walk(path) for name in names)
 
 
-def _commit(partial: str, target: str, claim: _Claim, *, overwrite: bool) -> None:
+def rename_into_place(partial: str, target: str, claim: Claim, *, overwrite: bool) -> None:
     """Rename into place. Where the system allows it, an old output and the new one change names in one step."""
     try:
         if not os.path.lexists(target):

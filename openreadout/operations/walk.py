@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
-from openreadout.arrays import ChunkIndex, Region, chunk_region
+from openreadout.arrays import ChunkIndex, Region, chunk_region, grid_shape
 from openreadout.contracts import ExportPlan, PlannedLevel
 from openreadout.planes import little
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 DIGEST_BYTES = 16
 ABSENT = bytes(DIGEST_BYTES)
 """Stands for the digest of a block of which nothing is stored."""
+SMALL_CELL = 16 << 20
+"""Bytes of samples of a cell that are not worth being written by several processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,47 @@ def in_memory(levels: Sequence[PlannedLevel], number: int) -> bool:
     return made == following.block
 
 
+def stages(plan: ExportPlan, wanted: int, most: float = math.inf) -> Iterator[Pass]:
+    """The passes of an export cut so that each has many cells, which can be written apart from each other.
+
+    The levels after a cut are made from the level before it, read back from the output. The bytes that come of it are
+    the same: only what is held in memory differs.
+
+    Parameters
+    ----------
+    plan : ExportPlan
+    wanted : int
+        Cells in all, of the first pass of every image.
+    most : float
+        Bytes of samples of a cell.
+    """
+    sizes = [_bytes(image.levels[0], image.levels[0].shape) for image in plan.images]
+    for step in passes(plan):
+        share = wanted * sizes[step.image] / max(1, sum(sizes))
+        levels = plan.images[step.image].levels
+        first = step.first
+        while first <= step.last:
+            last = first
+            while last < step.last and _many(levels[first : last + 2], share, most):
+                last += 1
+            yield Pass(step.image, first, last)
+            first = last + 1
+
+
+def _many(levels: Sequence[PlannedLevel], wanted: float, most: float) -> bool:
+    """Whether levels that are made together leave enough cells, or cells so small that fewer are no loss."""
+    cell = cells(levels)[0]
+    size = _bytes(levels[0], cell)
+    return size <= SMALL_CELL or (
+        size <= most and math.prod(grid_shape(levels[0].shape, cell)) >= wanted
+    )
+
+
+def _bytes(level: PlannedLevel, lengths: Sequence[int]) -> int:
+    sides = (min(length, n) for length, n in zip(lengths, level.shape, strict=True))
+    return math.prod(sides) * np.dtype(level.dtype).itemsize
+
+
 def half(region: Region, level: PlannedLevel) -> Region:
     """The part of a level that is made from a region of the level before."""
     return tuple(
@@ -71,7 +114,7 @@ def cells(levels: Sequence[PlannedLevel]) -> list[tuple[int, ...]]:
     """Cells of the first level's grid, the largest first: what makes one shard of the last level, down to a block.
 
     Each is made of whole ones of the next, and the largest of whole shards of every level, so that no shard is left
-    half written where cells are passed over.
+    half written where cells are passed over. Small ones that follow each other are taken together.
     """
     first = levels[0]
     sides = [first.block]
@@ -90,7 +133,46 @@ def cells(levels: Sequence[PlannedLevel]) -> list[tuple[int, ...]]:
             for side, n, c in zip(whole, first.shape, sides[-1], strict=True)
         )
     )
+    together = _together(sides[-1], first)
+    if together != sides[-1]:
+        sides.append(together)
     return list(reversed(sides))
+
+
+def _together(cell: tuple[int, ...], level: PlannedLevel) -> tuple[int, ...]:
+    """Cells that follow each other in C order as one, of at most `SMALL_CELL`."""
+    grown = list(cell)
+    for axis in reversed(range(len(cell))):
+        whole = -(-level.shape[axis] // cell[axis]) * cell[axis]
+        while grown[axis] < whole and 2 * _bytes(level, grown) <= SMALL_CELL:
+            grown[axis] = min(2 * grown[axis], whole)
+        if grown[axis] < whole:
+            break
+    return tuple(grown)
+
+
+def all_cells(levels: Sequence[PlannedLevel]) -> Iterator[ChunkIndex]:
+    """The largest cells, in the order in which `blocks` goes through them."""
+    counts = grid_shape(levels[0].shape, cells(levels)[0])
+    return itertools.product(*(range(n) for n in counts))
+
+
+def cell_blocks(levels: Sequence[PlannedLevel], index: ChunkIndex) -> Iterator[Region]:
+    """Walk the blocks of one of the largest cells."""
+    return _in_cell(levels[0].shape, cells(levels), index)
+
+
+def _in_cell(
+    shape: tuple[int, ...], sizes: list[tuple[int, ...]], index: ChunkIndex
+) -> Iterator[Region]:
+    return _split(chunk_region(index, shape, sizes[0]), sizes[1:])
+
+
+def count_blocks(levels: Sequence[PlannedLevel], index: ChunkIndex) -> int:
+    """The blocks of one of the largest cells."""
+    first = levels[0]
+    covers = chunk_region(index, first.shape, cells(levels)[0])
+    return math.prod(-(-(b - a) // n) for (a, b), n in zip(covers, first.block, strict=True))
 
 
 def blocks(
@@ -101,12 +183,9 @@ def blocks(
     Blocks of one shard come after each other, and shards that make one shard of the next level too, so that few
     shards are open at a time. `occupied` names the largest cells that hold anything; the others are passed over.
     """
-    sizes = cells(levels)
-    whole = tuple((0, n) for n in levels[0].shape)
-    if occupied is None:
-        return _split(whole, sizes)
-    regions = (chunk_region(index, levels[0].shape, sizes[0]) for index in sorted(occupied))
-    return itertools.chain.from_iterable(_split(region, sizes[1:]) for region in regions)
+    found = all_cells(levels) if occupied is None else iter(sorted(occupied))
+    shape, sizes = levels[0].shape, cells(levels)
+    return itertools.chain.from_iterable(_in_cell(shape, sizes, index) for index in found)
 
 
 def _split(region: Region, sizes: list[tuple[int, ...]]) -> Iterator[Region]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +37,18 @@ from openreadout.operations.absence import (
 from openreadout.operations.copying import CopySource, Taken, same_codecs
 from openreadout.operations.plan import level_source
 from openreadout.operations.storage import PlanOptions
-from openreadout.operations.walk import ABSENT, Pass, blocks, cells, digest, half, passes
+from openreadout.operations.walk import (
+    ABSENT,
+    Pass,
+    all_cells,
+    blocks,
+    cell_blocks,
+    cells,
+    count_blocks,
+    digest,
+    half,
+    passes,
+)
 from openreadout.pyramid import downsample
 from openreadout.workers import Workers
 
@@ -44,8 +58,62 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 FEW_CHUNKS = 256
 """Levels of fewer chunks are walked through, stored or not."""
-_Read = Callable[[Region], "tuple[NDArray[Any] | None, bytes | None]"]
-"""Gives the samples of a block, None where nothing is stored, and the digest of bytes that were taken over."""
+
+
+@dataclass(frozen=True, slots=True)
+class _TakenOver:
+    """A digest of the bytes of chunks that were taken over, and how many were copied and how many encoded anew."""
+
+    digest: bytes
+    copied: int
+    encoded: int
+
+
+_Read = Callable[[Region], "tuple[NDArray[Any] | None, _TakenOver | None]"]
+"""Gives the samples of a block, None where nothing is stored, and what was taken over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What is noted of a block: digests by level, the range of values of channels, and counts.
+
+    `size` is the bytes of its samples at all levels; `copied` and `encoded` are numbers of chunks.
+    """
+
+    digests: tuple[bytes, ...]
+    seen: tuple[tuple[int, float, float], ...]
+    size: int
+    copied: int
+    encoded: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What is noted of one of the largest cells of a pass: for each level the digests of its blocks in one row."""
+
+    step: Pass
+    index: ChunkIndex
+    digests: tuple[bytes, ...]
+    seen: tuple[tuple[int, float, float], ...]
+    size: int
+    copied: int
+    encoded: int
+
+    @classmethod
+    def of(cls, step: Pass, index: ChunkIndex, done: Sequence[Block]) -> Cell:
+        """Put together what was noted of its blocks."""
+        digests = zip(*(block.digests for block in done), strict=True)
+        seen: dict[int, tuple[float, float]] = {}
+        for channel, low, high in itertools.chain.from_iterable(block.seen for block in done):
+            before = seen.get(channel, (low, high))
+            seen[channel] = min(before[0], low), max(before[1], high)
+        return cls(
+            step,
+            index,
+            tuple(b"".join(level) for level in digests),
+            tuple((channel, *seen[channel]) for channel in sorted(seen)),
+            *(sum(getattr(b, name) for b in done) for name in ("size", "copied", "encoded")),
+        )
 
 
 class Writing:
@@ -60,8 +128,10 @@ class Writing:
         progress: Progress | None,
         *,
         verified: bool,
+        steps: Sequence[Pass] | None = None,
     ) -> None:
         self.plan = plan
+        self.steps = tuple(passes(plan)) if steps is None else tuple(steps)
         self.options = options
         self.sink = sink
         self.workers = workers
@@ -78,16 +148,27 @@ class Writing:
 
     def write(self) -> None:
         """Write every level of every image."""
-        for step in passes(self.plan):
-            self._write_pass(step)
+        for step in self.steps:
+            self.write_pass(step)
+
+    def levels(self, step: Pass) -> tuple[PlannedLevel, ...]:
+        """The levels of a pass."""
+        return self.plan.images[step.image].levels[step.first : step.last + 1]
+
+    def _found(self, step: Pass) -> set[ChunkIndex] | None:
+        key = step.image, step.first
+        if key not in self.occupied:
+            self.occupied[key] = self._occupied(step, self.levels(step))
+        return self.occupied[key]
 
     def walk(self, step: Pass) -> Iterator[Region]:
         """The blocks of a pass; the same each time it is asked for."""
-        levels = self.plan.images[step.image].levels[step.first : step.last + 1]
-        key = step.image, step.first
-        if key not in self.occupied:
-            self.occupied[key] = self._occupied(step, levels)
-        return blocks(levels, self.occupied[key])
+        return blocks(self.levels(step), self._found(step))
+
+    def cells(self, step: Pass) -> Iterator[ChunkIndex]:
+        """The largest cells of a pass in the order in which `walk` goes through them, but for those of no block."""
+        found = self._found(step)
+        return all_cells(self.levels(step)) if found is None else iter(sorted(found))
 
     def _occupied(self, step: Pass, levels: Sequence[PlannedLevel]) -> set[ChunkIndex] | None:
         """Cells of a sparse level that hold anything; None for a level that is better walked through.
@@ -126,25 +207,53 @@ class Writing:
         source = level_source(image, first.source_level, self.options)
         return (source.array if source.whole else None), (False,) * len(first.shape)
 
-    def _write_pass(self, step: Pass) -> None:
+    def write_pass(self, step: Pass) -> None:
+        """Write the levels of a pass, and note the digests of their blocks."""
+        for block in self._blocks(step, self._announced(step)):
+            self.note(step, block)
+
+    def write_cells(self, step: Pass, wanted: Iterable[ChunkIndex]) -> Iterator[Cell]:
+        """Write some of the largest cells of a pass, which others need not wait for; each is given once it is done."""
+        levels = self.levels(step)
+        waiting: deque[tuple[ChunkIndex, int]] = deque()
+
+        def regions() -> Iterator[Region]:
+            for index in wanted:
+                waiting.append((index, count_blocks(levels, index)))
+                yield from cell_blocks(levels, index)
+
+        done: list[Block] = []
+        with closing(self._blocks(step, regions())) as results:
+            for block in results:
+                done.append(block)
+                if len(done) == waiting[0][1]:
+                    yield Cell.of(step, waiting.popleft()[0], done)
+                    done = []
+
+    def note(self, step: Pass, done: Block | Cell) -> None:
+        """Note the digests of what follows in the order of `walk`, and what was seen in it."""
+        for level, noted in enumerate(done.digests, step.first):
+            self.digests.setdefault((step.image, level), bytearray()).extend(noted)
+        for channel, low, high in done.seen:
+            self.sink.observe(step.image, channel, low, high)
+
+    def _blocks(self, step: Pass, walk: Iterator[Region]) -> Generator[Block, None, None]:
+        """Write blocks of a pass, and give what is to be noted of each, in order."""
         image = self.plan.images[step.image]
         watched = step.first == 0 and _wants_range(image)
         read = self._taker(image, step) or self._reader(image, step)
         stored = self._stored(image, step)
 
-        def work(region: Region) -> tuple[list[bytes], int]:
+        def work(region: Region) -> Block:
             block, taken = (None, None) if self._idle(step, image, region) else read(region)
-            if block is not None and watched:
-                self._observe(step.image, image, region, block)
-            return self._write_block(step, image, region, block, taken, stored)
+            seen = _observed(image, region, block) if block is not None and watched else ()
+            return self._write_block(step, image, region, block, taken, stored, seen)
 
-        walk = self._announced(step)
         # closed whatever happens: no thread writes on while an interrupted output is being cleared away
         with closing(self.workers.map(work, walk, ahead=self.workers.threads)) as results:
-            for digests, size in results:
-                for level, digest in enumerate(digests, step.first):
-                    self.digests.setdefault((step.image, level), bytearray()).extend(digest)
-                self.advance(size)
+            for block in results:
+                self.advance(block.size)
+                yield block
 
     def _idle(self, step: Pass, image: PlannedImage, region: Region) -> bool:
         """Whether a block of a sparse level is known to hold nothing, without a look at each of its chunks."""
@@ -180,7 +289,7 @@ class Writing:
 
     def _copy_block(
         self, step: Pass, source: CopySource, region: Region, *, wanted: bool, lossy: bool
-    ) -> tuple[NDArray[Any] | None, bytes]:
+    ) -> tuple[NDArray[Any] | None, _TakenOver]:
         """Take over the chunks of a block, encoding anew those that cannot be.
 
         Every chunk is decoded, which proves it whole. Returns the samples, where `wanted`, and a digest of the bytes;
@@ -189,15 +298,19 @@ class Writing:
         array = source.array
         block: NDArray[Any] | None = None
         hashed = xxhash.xxh3_128()
+        copied = encoded = 0
         for index in chunks_in(region, array.chunk_shape):
             taken = source.take(index)
             data = self._write_taken(step, source, index, taken, lossy=lossy)
             if wanted and taken.samples is not None:
                 block = _placed(block, region, array, index, taken.samples)
             hashed.update(b"-" if data is None else xxhash.xxh3_128_digest(data))
+            if data is not None:
+                same = taken.form is not None and same_codecs(taken.form.codecs, source.codecs)
+                copied, encoded = copied + same, encoded + (not same)
             if lossy and taken.samples is not None:
                 hashed.update(digest(taken.samples))
-        return block, hashed.digest()
+        return block, _TakenOver(hashed.digest(), copied, encoded)
 
     def _write_taken(
         self, step: Pass, source: CopySource, index: ChunkIndex, taken: Taken, *, lossy: bool
@@ -270,15 +383,16 @@ class Writing:
         image: PlannedImage,
         region: Region,
         block: NDArray[Any] | None,
-        taken: bytes | None,
+        taken: _TakenOver | None,
         stored: Stored | None,
-    ) -> tuple[list[bytes], int]:
-        """Write a block and what is made from it; the digests of all, and the bytes of samples.
+        seen: tuple[tuple[int, float, float], ...],
+    ) -> Block:
+        """Write a block and what is made from it; what is to be noted of all.
 
-        `taken` is the digest of a first level that is written already, its chunks having been taken over. Chunks of
+        `taken` stands for a first level that is written already, its chunks having been taken over. Chunks of
         which nothing is stored in the source are not stored in the output, at any level.
         """
-        digests, size = [], 0
+        digests, size, encoded = [], 0, 0
         absent: set[ChunkIndex] = set()
         for number in range(step.first, step.last + 1):
             level = image.levels[number]
@@ -292,29 +406,36 @@ class Writing:
             if block is not None:
                 block = blanked(block, region, level, absent)
             if number == step.first and taken is not None:
-                digests.append(taken)
+                digests.append(taken.digest)
             else:
                 self.sink.write_block(step.image, number, region, block, absent)
                 digests.append(ABSENT if block is None else digest(block))
+                if block is not None:
+                    encoded += sum(n not in absent for n in chunks_in(region, level.chunk))
             size += math.prod(b - a for a, b in region) * np.dtype(level.dtype).itemsize
-        return digests, size
-
-    def _observe(
-        self, number: int, image: PlannedImage, region: Region, block: NDArray[Any]
-    ) -> None:
-        """Note the range of values of each channel, which NGFF wants and floats do not tell."""
-        place = image.axes.find("c")
-        start = region[place][0] if place >= 0 else 0
-        parts = np.moveaxis(block, place, 0) if place >= 0 else block[None]
-        for offset, part in enumerate(parts):
-            finite = part[np.isfinite(part)]
-            if finite.size:
-                self.sink.observe(number, start + offset, float(finite.min()), float(finite.max()))
+        copied = 0 if taken is None else taken.copied
+        anew = encoded + (0 if taken is None else taken.encoded)
+        return Block(tuple(digests), seen, size, copied, anew)
 
     def advance(self, size: int) -> None:
         self.done += size
         if self.progress is not None:
             self.progress(self.done, self.total)
+
+
+def _observed(
+    image: PlannedImage, region: Region, block: NDArray[Any]
+) -> tuple[tuple[int, float, float], ...]:
+    """The range of values of each channel, which NGFF wants and floats do not tell."""
+    place = image.axes.find("c")
+    start = region[place][0] if place >= 0 else 0
+    parts = np.moveaxis(block, place, 0) if place >= 0 else block[None]
+    seen = []
+    for offset, part in enumerate(parts):
+        finite = part[np.isfinite(part)]
+        if finite.size:
+            seen.append((start + offset, float(finite.min()), float(finite.max())))
+    return tuple(seen)
 
 
 def _placed(

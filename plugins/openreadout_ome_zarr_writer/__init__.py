@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from openreadout.contracts import FormatDescriptor
 
 if TYPE_CHECKING:
-    from openreadout.contracts import Bound, ExportPlan, Lift, LiftPlan, Sink
+    from openreadout.contracts import Bound, ExportPlan, Lift, LiftPlan, Share, Sink
 
 
 class OmeZarrWriter:
@@ -21,12 +21,18 @@ class OmeZarrWriter:
     )
 
     def create(
-        self, plan: ExportPlan, path: str, *, archive: bool = False, resume: bool = False
+        self,
+        plan: ExportPlan,
+        path: str,
+        *,
+        archive: bool = False,
+        resume: bool = False,
+        share: Share | None = None,
     ) -> Sink:
-        """Start an output at `path`, or go on with what an earlier run left there."""
+        """Start an output at `path`, go on with what an earlier run left there, or write to it beside others."""
         from openreadout_ome_zarr_writer.sink import OmeZarrSink
 
-        return OmeZarrSink(plan, path, archive=archive, resume=resume)
+        return OmeZarrSink(plan, path, archive=archive, resume=resume, share=share)
 
     def bound(self, plan: ExportPlan, *, archive: bool = False) -> Bound:
         """The files and bytes that an output of the plan has at most."""

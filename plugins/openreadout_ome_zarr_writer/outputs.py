@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import struct
 import threading
 import zlib
 from collections import deque
 from collections.abc import Iterator
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from openreadout.errors import OpenReadoutError, StorageError, storage_error
 from openreadout.limits import MAX_ENCODED_BYTES
 from openreadout.stores import DirectoryStore, Store
 from openreadout.system import sync_file, sync_folder
+
+if TYPE_CHECKING:
+    from openreadout.contracts import Share
 
 PARTIAL = ".part"
 """Ending of a file that is not complete."""
@@ -73,7 +77,8 @@ class Output(Protocol):
 class Folder:
     """A directory store; files appear under their names only when they are complete.
 
-    With `resume`, files that an earlier run completed stay, and those that it did not are removed.
+    With `resume`, files that an earlier run completed stay, and those that it did not are removed. With `share`, other
+    processes write to the folder too: files have temporary names of their own.
     """
 
     ordered = False
@@ -84,8 +89,10 @@ class Folder:
     def skip(self, key: str) -> None:
         """There is no file for it."""
 
-    def __init__(self, path: str, *, resume: bool = False) -> None:
+    def __init__(self, path: str, *, resume: bool = False, share: Share | None = None) -> None:
         self.path = path
+        self.share = share
+        self.ending = PARTIAL if share is None else f".{secrets.token_hex(6)}{PARTIAL}"
         self._there: dict[str, int] = self._left(path) if resume else {}
         self.store: Store = DirectoryStore(path)
         self.files = 0
@@ -93,7 +100,8 @@ class Folder:
         self._made: set[str] = set()
         self._lock = threading.Lock()
         self._open: set[_FileStream] = set()
-        self._make(path)
+        if share is None:
+            self._make(path)
 
     def _left(self, path: str) -> dict[str, int]:
         """Complete files of an earlier run with their sizes, by key."""
@@ -133,10 +141,16 @@ class Folder:
         stream.close()
 
     def stream(self, key: str) -> Stream:
+        self.permitted()
         stream = _FileStream(self, self._file(key))
         with self._lock:
             self._open.add(stream)
         return stream
+
+    def permitted(self) -> None:
+        """Raise when nobody wants what is written any more."""
+        if self.share is not None:
+            self.share.permit()
 
     def done(self, stream: _FileStream, size: int) -> None:
         """Count a file that is complete."""
@@ -180,7 +194,7 @@ class _FileStream:
     def __init__(self, folder: Folder, path: str) -> None:
         self._folder = folder
         self._path = path
-        self._partial = f"{path}{PARTIAL}"
+        self._partial = f"{path}{folder.ending}"
         self._size = 0
         try:
             self._file: BinaryIO = open(self._partial, "wb", buffering=0)  # noqa: SIM115 - closed in close or drop
@@ -197,7 +211,11 @@ class _FileStream:
             raise storage_error(error, self._path) from error
 
     def close(self) -> None:
+        self._folder.permitted()
+        share = self._folder.share
         try:
+            if share is not None and share.sync:
+                sync_file(self._file.fileno())
             self._file.close()
             os.replace(self._partial, self._path)
         except OSError as error:
@@ -205,9 +223,14 @@ class _FileStream:
         self._folder.done(self, self._size)
 
     def drop(self) -> None:
-        """Close the file; its folder is about to be removed."""
+        """Close the file and remove it."""
         with contextlib.suppress(OSError):
             self._file.close()
+        if (
+            self._folder.share is not None
+        ):  # otherwise the whole folder is about to be removed, or resumed
+            with contextlib.suppress(OSError):
+                os.unlink(self._partial)
 
 
 def open_bucket(url: str) -> Output:

@@ -24,7 +24,7 @@ from openreadout_ome_zarr_writer.outputs import Archive, Folder, Output, Stream,
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from openreadout.contracts import ExportPlan, PlannedImage, PlannedLevel
+    from openreadout.contracts import ExportPlan, PlannedImage, PlannedLevel, Share
 
 NOT_STORED = (1 << 64) - 1
 """Offset and length in a shard's index of a chunk that is not stored; sharding codec specification."""
@@ -33,7 +33,15 @@ NOT_STORED = (1 << 64) - 1
 class OmeZarrSink:
     """One OME-Zarr output under way; implements `openreadout.contracts.Sink`."""
 
-    def __init__(self, plan: ExportPlan, path: str, *, archive: bool, resume: bool) -> None:
+    def __init__(
+        self,
+        plan: ExportPlan,
+        path: str,
+        *,
+        archive: bool,
+        resume: bool,
+        share: Share | None = None,
+    ) -> None:
         self._plan = plan
         self._ranges: dict[int, dict[int, tuple[float, float]]] = {}
         self._lock = threading.Lock()
@@ -42,17 +50,23 @@ class OmeZarrSink:
             if archive
             else open_bucket(path)
             if is_url(path)
-            else Folder(path, resume=resume)
+            else Folder(path, resume=resume, share=share)
         )
-        self._arrays = {
-            (n, k): _ArrayWriter(plan, planned, level, self._output)
-            for n, planned in enumerate(plan.images)
-            for k, level in enumerate(planned.levels)
-        }
+        self._arrays: dict[tuple[int, int], _ArrayWriter] = {}
+
+    def _array(self, image: int, level: int) -> _ArrayWriter:
+        """The writer of an array, made when it is first asked for: one of many processes needs few of them."""
+        with self._lock:
+            found = self._arrays.get((image, level))
+            if found is None:
+                planned = self._plan.images[image]
+                found = _ArrayWriter(self._plan, planned, planned.levels[level], self._output)
+                self._arrays[image, level] = found
+            return found
 
     def expect(self, image: int, level: int, region: Region) -> None:
         if self._output.ordered:
-            self._arrays[image, level].expect(region)
+            self._array(image, level).expect(region)
 
     def write_block(
         self,
@@ -62,16 +76,16 @@ class OmeZarrSink:
         block: NDArray[Any] | None,
         absent: Collection[ChunkIndex] = (),
     ) -> None:
-        self._arrays[image, level].write(region, block, absent)
+        self._array(image, level).write(region, block, absent)
 
     def write_chunk(self, image: int, level: int, region: Region, samples: NDArray[Any]) -> bytes:
-        return self._arrays[image, level].write_one(region, samples)
+        return self._array(image, level).write_one(region, samples)
 
     def write_encoded(self, image: int, level: int, index: ChunkIndex, chunk: bytes | None) -> None:
-        self._arrays[image, level].take(index, chunk)
+        self._array(image, level).take(index, chunk)
 
     def readable(self, image: int, level: int) -> EncodedArray:
-        return self._arrays[image, level].readable
+        return self._array(image, level).readable
 
     def observe(self, image: int, channel: int, low: float, high: float) -> None:
         with self._lock:

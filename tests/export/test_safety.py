@@ -232,13 +232,13 @@ def test_a_target_that_appears_meanwhile_is_left_alone(
 ):
     for name in ("out.ome.zarr", "out.ozx"):
         target = tmp_path / name
-        real = target_module._commit
+        real = target_module.rename_into_place
 
         def commit(*arguments, target=target, real=real, **options):
             target.write_text("somebody else's")
             real(*arguments, **options)
 
-        monkeypatch.setattr(target_module, "_commit", commit)
+        monkeypatch.setattr(target_module, "rename_into_place", commit)
         export(source, target, code=2)
         assert target.read_text() == "somebody else's"
         monkeypatch.undo()
