@@ -14,11 +14,11 @@ PYTEST_ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test check format lint types layers tests corpus docs man dist-check fixtures coverage clean
+.PHONY: help install run test check format lint types layers tests corpus docs man pictures dist-check fixtures coverage clean
 
 help:
 	@sed -n 's/^#//p' Makefile | head -n 6
-	@echo "targets: install run test format lint types layers tests corpus docs man dist-check fixtures coverage clean"
+	@echo "targets: install run test format lint types layers tests corpus docs man pictures dist-check fixtures coverage clean"
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make ... PYTHON=/path/to/python")'
@@ -89,6 +89,10 @@ docs: $(VENV)/.documented
 	$(BIN)/python docs/generate_cli.py
 	$(BIN)/python docs/generate_schema.py
 	$(BIN)/python -m mkdocs build --quiet --strict
+
+# The pictures of the README; not part of docs, since another version of a font, codec or library draws other bytes.
+pictures: $(VENV)/.developed
+	$(BIN)/python docs/generate_pictures.py
 
 man: $(VENV)/.installed
 	$(BIN)/python docs/generate_man.py man

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from openreadout.cli.layout import (
     width,
 )
 from openreadout.cli.output import Style, escape, human_bytes, number
+from openreadout.codecs import ITEM_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +39,8 @@ MAX_LEVELS = 12
 MAX_NOTES = 20
 MAX_ROWS = 32
 MAX_TREE = 1000
+MAX_SAMPLES = 10**15
+"""Bytes of samples that are told: nobody has stored more, so that a larger shape was written by mistake."""
 
 
 def _size(result: InfoResult) -> list[str]:
@@ -44,10 +48,22 @@ def _size(result: InfoResult) -> list[str]:
     return [] if result.size_bytes is None else [human_bytes(result.size_bytes)]
 
 
+def _sizes(result: InfoResult) -> list[str]:
+    """The size, and what the samples of all levels would take: how well they are compressed."""
+    arrays = [level.array for image in result.dataset.images for level in image.levels]
+    if not result.size_bytes or any(array.dtype not in ITEM_BYTES for array in arrays):
+        return _size(result)
+    samples = sum(math.prod(array.shape) * ITEM_BYTES[array.dtype] for array in arrays)
+    if not 0 < samples < MAX_SAMPLES:
+        return _size(result)
+    ratio = number(float(f"{samples / result.size_bytes:.2g}"))
+    return [f"{_size(result)[0]} for {human_bytes(samples)} of samples ({ratio} ×)"]
+
+
 def info(result: InfoResult, style: Style) -> list[str]:
     """One input."""
     dataset = result.dataset
-    lines = title(dataset.path, [*_format(dataset), *_size(result)], style)
+    lines = title(dataset.path, [*_format(dataset), *_sizes(result)], style)
     if result.view == "format":
         return lines
     if result.view == "structure":
@@ -223,8 +239,20 @@ def _levels(image: Image, style: Style) -> list[str]:
         # too narrow for whole rows, which end alike: that part is told once
         lines = table([cells[:2] for cells in rows], labelled("levels", style))
         lines += row("stored", [cell for cell in rows[0][2:] if cell], style, "   ")
+    elif len(lines) > len(rows) and any(cells[3] for cells in rows):
+        lines = _shards_apart(image, rows, style)
     rest = len(image.levels) - MAX_LEVELS
     return lines + ([f"{' ' * MARGIN}… {count(rest, 'more level')}"] if rest > 0 else [])
+
+
+def _shards_apart(image: Image, rows: Sequence[Sequence[str]], style: Style) -> list[str]:
+    """Levels whose rows are too wide: shards, the longest words in them, get lines of their own."""
+    levels, shards = [], []
+    for (n, size, _, _, codec), level in zip(rows, image.levels, strict=False):
+        chunk, shard = _stored(level.array)
+        levels.append((n, size, f"chunk {lengths(chunk)[0]}", codec))
+        shards += [] if shard is None else [(n, lengths(shard)[0])]
+    return table(levels, labelled("levels", style)) + table(shards, labelled("shards", style))
 
 
 def _stored(array: ChunkedArray) -> tuple[tuple[int, ...], tuple[int, ...] | None]:

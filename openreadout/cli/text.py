@@ -47,7 +47,7 @@ def check(report: CheckReport, style: Style, *, alone: bool) -> list[str]:
     """`check` of one input: the verdict first, findings worst first."""
     verdict = _verdict(report)
     colored = style.severity(_worst(report), verdict) if report.findings else verdict
-    lines = title(report.path, [f"{report.format_id}    {colored}"], style)
+    lines = title(report.path, [f"{_format(report.format_id)}    {colored}"], style)
     findings = sorted(report.findings, key=lambda f: _ORDER.get(f.severity, 3))
     if not alone:
         findings = [f for f in findings if f.severity != "info"]
@@ -61,6 +61,14 @@ def check(report: CheckReport, style: Style, *, alone: bool) -> list[str]:
     if report.planes is not None:
         lines += _planes(report, alone)
     return lines + (_looked(report) if alone else [])
+
+
+def _format(format_id: str) -> str:
+    """A format's name, as `info` calls it."""
+    from openreadout import registry
+
+    names = {reader.descriptor.id: reader.descriptor.name for reader in registry.readers()}
+    return names.get(format_id, format_id)
 
 
 def _looked(report: CheckReport) -> list[str]:

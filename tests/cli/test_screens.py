@@ -376,3 +376,47 @@ def test_pictures_in_the_terminal_have_two_pixels_a_character(monkeypatch):
     monkeypatch.setenv("COLORTERM", "")
     assert draw(pixels, color=True, unicode=True)[0].startswith("\033[38;5;196m\033[48;5;46m▀")
     assert all(line.isascii() for line in draw(pixels, color=False, unicode=False))
+
+
+def test_the_first_line_tells_how_well_samples_are_compressed(openreadout, fixtures):
+    path = fixtures / DATA[0]
+    group = zarr.open_group(str(path), mode="r")
+    samples = sum(array.nbytes for _, array in group.arrays())
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    shown = openreadout("info", path, env={"COLUMNS": "200"}).stdout.splitlines()[0]
+    assert f"{size / 1000:.1f} kB for {samples / 1000:.1f} kB of samples" in shown
+    assert f"({samples / size:.1f} ×)" in shown
+
+
+def test_a_size_that_nobody_has_stored_is_not_told(openreadout, tmp_path):
+    path = zarr_image(tmp_path / "huge.zarr", (2**30, 2**30), chunks=(64, 64))
+    shown = openreadout("info", path).stdout
+    assert "1073741824" in shown
+    assert "of samples" not in shown
+
+
+def test_shards_get_lines_of_their_own_where_rows_are_too_wide(openreadout, tmp_path):
+    path = tmp_path / "three.zarr"
+    group = zarr.open_group(str(path), mode="w", zarr_format=3)
+    for level, size in enumerate((1920, 960)):
+        group.create_array(
+            str(level),
+            shape=(3, 1, size, size),
+            chunks=(1, 1, 240, 240),
+            shards=(3, 1, size, size),
+            dtype="uint16",
+        )
+    datasets = [
+        {
+            "path": str(level),
+            "coordinateTransformations": [{"type": "scale", "scale": [1, 1, 2**level, 2**level]}],
+        }
+        for level in (0, 1)
+    ]
+    axes = [{"name": "c", "type": "channel"}, *({"name": a, "type": "space"} for a in "zyx")]
+    group.attrs["ome"] = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": datasets}]}
+    wide = openreadout("info", path, env={"COLUMNS": "120"}).stdout
+    assert re.search(r"^ +levels +0 .* chunk .* shard 3 × 1 × 1920 × 1920 ", wide, re.MULTILINE)
+    narrow = openreadout("info", path, env={"COLUMNS": "76"}).stdout
+    assert re.search(r"^ +levels +0   1920 × 1920   chunk 240 × 240   \w+$", narrow, re.MULTILINE)
+    assert re.search(r"^ +shards +0   3 × 1 × 1920 × 1920\n +1   3 × 1 × 960 × 960$", narrow, re.MULTILINE)  # fmt: skip
