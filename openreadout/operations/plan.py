@@ -48,11 +48,16 @@ def make_plan(dataset: Dataset, options: PlanOptions, lookup: CodecLookup) -> Ex
         chosen.sort(key=lambda item: listed.index(item[0]) if item[0] in listed else len(listed))
     for number, image in chosen:
         _refuse(number, image, options)
-    for sparse in (False, True):
-        walked = ((n, i, options.level) for n, i in chosen if _listed(i, options) == sparse)
-        refuse_unwalkable(dataset, walked, options.selection, listed=sparse)
+    _refuse_unwalkable(dataset, [(n, i, options.level) for n, i in chosen], options)
     for number, image in chosen:
         planned.append(_plan_image(number, image, places[number], options))
+    taken = [
+        (p.source_index, p.image, level.source_level)
+        for p in planned
+        for level in p.levels
+        if level.source_level is not None and level.source_level != options.level
+    ]
+    _refuse_unwalkable(dataset, taken, options)
     notes = [
         f"image {number}: axis {axis} is exported at index 0"
         for number, image in chosen
@@ -112,9 +117,18 @@ def _refuse(number: int, image: Image, options: PlanOptions) -> None:
         )
 
 
-def _listed(image: Image, options: PlanOptions) -> bool:
+def _refuse_unwalkable(
+    dataset: Dataset, parts: Sequence[tuple[int, Image, int]], options: PlanOptions
+) -> None:
+    """Refuse levels (number, image, level) that are enormous and hardly stored."""
+    for listed in (False, True):
+        walked = (part for part in parts if _listed(part[1], part[2], options) == listed)
+        refuse_unwalkable(dataset, walked, options.selection, listed=listed)
+
+
+def _listed(image: Image, level: int, options: PlanOptions) -> bool:
     """Whether what is not stored costs nothing: all of the level is wanted, and its chunks can be listed."""
-    source = level_source(image, options.level, options)
+    source = level_source(image, level, options)
     return source.whole and stored_in_chunks(source.array)
 
 

@@ -191,6 +191,18 @@ def test_a_level_without_samples_is_refused_and_can_be_left_out(
     assert np.array_equal(read(target, "0"), pixels)
 
 
+def test_a_smaller_level_that_declares_the_world_is_refused(make, tmp_path, export, command):
+    source = make.image(tmp_path / "a.ome.zarr", [make.noise((6, 90)), make.noise((3, 45))], "yx")
+    document = json.loads((source / "1" / "zarr.json").read_text(encoding="utf-8"))
+    document["shape"] = [3, 2**32 - 1]
+    (source / "1" / "zarr.json").write_text(json.dumps(document), encoding="utf-8")
+    target = tmp_path / "out.ome.zarr"
+    refused = command("export", source, "--to", "ome-zarr", "-o", target, code=6)
+    assert "level 1" in refused["message"]
+    assert not target.exists()
+    export(source, target, "--pyramid", "none")
+
+
 def test_scale_and_translation_of_made_levels_keep_the_image_in_place(make, tmp_path, export):
     source = make.image(
         tmp_path / "a.ome.zarr", [make.noise((4, 600, 500))], "zyx",
