@@ -22,7 +22,7 @@ from openreadout.errors import (
     storage_error,
 )
 from openreadout.limits import HEAD_BYTES, MAX_ROOT_NAMES
-from openreadout.remote.urls import is_url
+from openreadout.remote.urls import is_url, shown
 
 if TYPE_CHECKING:
     from openreadout.contracts import Reader, Writer
@@ -235,7 +235,7 @@ def _remote_source(url: str, trust_consolidated: bool) -> Source:
     if look.file is not None:
         head = look.file.read(0, HEAD_BYTES)
         if not head:
-            raise CorruptDataError(f"{url}: the file is empty (0 bytes)", path=url)
+            raise CorruptDataError(f"{shown(url)}: the file is empty (0 bytes)", path=url)
         return Source(url, False, look.file.size, head, file=look.file)
     store = look.store
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     metavar="OUT",
-    help="Directory store, or .ozx or .zip for one archive; a folder for several inputs.",
+    help="Directory store, or .ozx or .zip for one archive; a folder for several inputs. Also s3://…",
 )
 @click.option(
     "--ngff",

@@ -24,6 +24,7 @@ from openreadout.cli.common import (
     "  openreadout info cells.ome.zarr\n"
     "  openreadout info --only /images/0/physical_size/x cells.ome.zarr\n"
     "  openreadout info --json plate.ome.zarr | jq '.data.images[0].channels'\n"
+    "  openreadout info https://example.org/cells.ome.zarr\n"
     "  openreadout info -r --jsonl /data | jq -r '.path'"
 )
 @input_options

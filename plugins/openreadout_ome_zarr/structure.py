@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from openreadout.errors import OpenReadoutError, RemoteError
 from openreadout_ome_zarr.arrays import load_array
-from openreadout_ome_zarr.checked import clean
+from openreadout_ome_zarr.checked import clean, items, mapping
 from openreadout_ome_zarr.documents import Documents, Group, key_of
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class _Walk:
         self.store = store
         self.documents = Documents(store)
         self.seen = 0
+        self.named: dict[str, set[str]] = {}
+        """Names below a path that metadata mention, for servers that do not list what is there."""
 
     def node(self, path: str, name: str, depth: int) -> dict[str, Any] | None:
         """One group or array; None for a folder that is neither."""
@@ -55,15 +57,43 @@ class _Walk:
                 "path": path or "/",
                 "error": error.message,
             }
+        if group is not None and not self.store.can_list:
+            self._remember(group)
         children = self._children(path, depth)
         if group is None and not children and depth:
             return None
         body: dict[str, Any] = {"kind": _kind(group), "name": clean(name), "path": path or "/"}
         if children:
             body["children"] = children
-        if self.seen >= MAX_NODES:
-            body["truncated"] = True
+        if self.seen >= MAX_NODES or not self.store.can_list:
+            body["truncated"] = True  # there may be more than is shown
         return body
+
+    def _names(self, path: str) -> list[str]:
+        if self.store.can_list:
+            return self.store.list_dir(path)[0]
+        return sorted(self.named.get(path, ()))
+
+    def _remember(self, group: Group) -> None:
+        """Note what a group's metadata mention below it."""
+        ngff = group.ngff
+        below = [("multiscales", "datasets"), ("well", "images"), ("plate", "wells")]
+        mentioned: list[Any] = ["labels"] if "multiscales" in ngff else []
+        for key, member in below:
+            blocks = ngff.get(key)
+            for block in blocks if isinstance(blocks, list) else (blocks,):
+                mentioned += [
+                    mapping(item).get("path") for item in items(mapping(block).get(member))
+                ]
+        for key in ("labels", "series"):
+            mentioned += items(ngff.get(key))
+        for text in mentioned:
+            path = group.path
+            for name in str(text).split("/") if isinstance(text, str) else ():
+                if name in ("", ".", ".."):
+                    break
+                self.named.setdefault(path, set()).add(name)
+                path = f"{path}/{name}" if path else name
 
     def _is_array(self, path: str) -> bool:
         return any(
@@ -87,7 +117,7 @@ class _Walk:
     def _children(self, path: str, depth: int) -> list[dict[str, Any]]:
         found = []
         if depth < MAX_DEPTH:
-            for name in self.store.list_dir(path)[0]:
+            for name in self._names(path):
                 if self.seen >= MAX_NODES:
                     break
                 child = self.node(f"{path}/{name}" if path else name, name, depth + 1)

@@ -30,6 +30,7 @@ class Server(ThreadingHTTPServer):
         self.requests: list[tuple[str, str]] = []
         self.busy = self.most_busy = 0
         self.lock = threading.Lock()
+        self.ended = threading.Event()
         super().__init__(("127.0.0.1", 0), Handler)
 
     @property
@@ -82,6 +83,8 @@ class Handler(BaseHTTPRequestHandler):
             return None
         if fault == "slow":
             time.sleep(1.5)
+        if fault == "silent":
+            self.server.ended.wait(60)
         file = self.server.folder / path.strip("/")
         if fault == "page":
             page = b"<html><title>welcome</title><a href='0/'>0</a></html>"
@@ -161,6 +164,7 @@ def serving(folder: Path, **how):
     try:
         yield server
     finally:
+        server.ended.set()
         server.shutdown()
         server.server_close()
         thread.join()

@@ -161,6 +161,38 @@ def test_a_silent_server_is_left(server, command, monkeypatch):
     assert time.monotonic() - started < 10
 
 
+@pytest.mark.parametrize("threads", [[], ["--threads", "1"]], ids=["many", "one"])
+def test_an_interruption_does_not_wait_for_the_server(server, tmp_path, threads):
+    import signal
+    import subprocess
+    import sys
+
+    server.fault = chunks_only("silent")
+    source, target = f"{server.url}/{ZARR2}", tmp_path / "a.zarr"
+    command = [
+        sys.executable,
+        "-m",
+        "openreadout",
+        "export",
+        source,
+        "--to",
+        "ome-zarr",
+        "-o",
+        target,
+    ]
+    run = subprocess.Popen([*command, *threads], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    until = time.monotonic() + 60
+    while not any("/s0/0/" in path for _, path in server.requests) and time.monotonic() < until:
+        time.sleep(0.05)
+    time.sleep(0.3)
+    started = time.monotonic()
+    run.send_signal(signal.SIGINT)
+    run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert time.monotonic() - started < 10
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_nobody_at_the_address(command):
     code, said, _ = command("info", "--json", "http://127.0.0.1:9/a.zarr")
     assert (code, said["error"]["code"]) == (5, "io")

@@ -225,3 +225,22 @@ def test_nothing_is_changed_in_place_behind_a_url(server, command):
 def test_a_signature_behind_the_address_goes_with_every_request(server, command):
     code, said, _ = command("check", "--json", f"{server.url}/{ZARR2}?sig=a%2Fb")
     assert (code, said["data"]["ok"]) == (0, True)
+
+
+@pytest.mark.parametrize(
+    "data", [ZARR3, "ome-zarr/v3-plate/plate.zarr", "ome-zarr/v3-labels/labelled.zarr"]
+)
+def test_the_structure_has_what_metadata_mention_where_nothing_is_listed(
+    server, command, fixtures, data
+):
+    def paths(node):
+        return {node["path"]} | {
+            path for child in node.get("children", ()) for path in paths(child)
+        }
+
+    places = (f"{server.url}/{data}", fixtures / data)
+    far, near = (
+        paths(command("info", "--view", "structure", "--json", place)[1]["data"]["structure"])
+        for place in places
+    )
+    assert far == near
