@@ -184,6 +184,18 @@ class Share:
     permit: Callable[[], None]
 
 
+class Journal(Protocol):
+    """Remembers the complete files of an output from one run to the next."""
+
+    def note(self, key: str, digest: str) -> None:
+        """Tell that a file has its name and all its bytes, whose XXH3 of 128 bits is `digest` in hex."""
+        ...
+
+    def holds(self, key: str, file: str) -> bool:
+        """Whether the file at the path `file` is what an earlier run noted for a key."""
+        ...
+
+
 class Sink(Protocol):
     """One output being written; blocks and chunks may come from several threads, in any order."""
 
@@ -250,10 +262,13 @@ class Writer(Protocol):
         archive: bool = False,
         resume: bool = False,
         share: Share | None = None,
+        journal: Journal | None = None,
     ) -> Sink:
         """Start an output at `path`, which does not exist yet; `archive` asks for a single file.
 
-        With `resume` a folder stands there that an earlier run of the same plan left: what is complete in it stays.
+        With `resume` a folder stands there that an earlier run of the same plan left: complete files stay, all others
+        are removed. What is complete the `journal` knows, in which every file is noted; without one, files that have
+        their names are.
         With `share` a folder stands there that others write to as well; such a sink is never finished.
         """
         ...

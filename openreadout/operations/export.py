@@ -75,9 +75,10 @@ def _write(order: Order, workers: Workers, progress: Progress | None) -> Written
             partial.path,
             archive=target.lower().endswith(ARCHIVES),
             resume=partial.resumed,
+            journal=partial.journal,
         )
-        run = Writing(plan, options.plan, sink, workers, progress, verified=options.verify)
         try:
+            run = Writing(plan, options.plan, sink, workers, progress, verified=options.verify)
             run.write()
             sink.finish(sync=options.sync)
         except BaseException:

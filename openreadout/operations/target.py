@@ -17,12 +17,16 @@ from openreadout.errors import (
     VerificationError,
     storage_error,
 )
+from openreadout.operations.journal import Journal
 from openreadout.remote.urls import is_url, name_of
-from openreadout.system import exchange, lock_file, sync_folder
+from openreadout.system import exchange, lock_file, sync_file, sync_folder
 
 ARCHIVES = (".ozx", ".zip")
 RECORDS = ".parts"
 """Folder of what several processes noted: in the hidden output while parts are written, beside it otherwise."""
+JOURNAL = ".files"
+"""Ending of the file beside a partial output in which its complete files are noted."""
+FINGERPRINT_HEX = 32
 
 
 def default_output(path: str) -> str:
@@ -105,10 +109,14 @@ def _replaceable(folder: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """What is being written: a hidden sibling of the target. `resumed` tells that part of it is there already."""
+    """What is being written: a hidden sibling of the target, and what is noted of its complete files.
+
+    `resumed` tells that part of it is there already.
+    """
 
     path: str
     resumed: bool
+    journal: Journal | None = None
 
 
 @contextlib.contextmanager
@@ -118,7 +126,8 @@ def partial_output(
     """Give a hidden sibling of the target to write to, and rename it to the target at the end.
 
     When the body raises, the target is as it was. What was written is removed, but for interruptions and refusals of
-    the operating system, after which `resume` can go on; `kept` is then set on the exception.
+    the operating system, after which `resume` can go on; `kept` is then set on the exception. A process that is killed
+    at any moment leaves the target as it was or complete, and something that `resume` can go on with or starts anew.
 
     Parameters
     ----------
@@ -137,11 +146,13 @@ def partial_output(
     """
     path = hidden(target)
     with claimed(f"{path}.lock", target) as claim:
+        _restore_old(claim, target, overwrite=overwrite)
         resumed = _prepare(path, claim, fingerprint, target, resume=resume)
+        claim.keep = resumed
         try:
-            yield Partial(path, resumed)
-            rename_into_place(path, target, claim, overwrite=overwrite)
-            remove(path + RECORDS)
+            with Journal(path + JOURNAL, fingerprint, resume=resumed) as journal:
+                yield Partial(path, resumed, journal)
+                rename_into_place(path, target, claim, overwrite=overwrite)
         except BaseException as error:
             if not claim.replaced(path) and _worth_keeping(path, error):
                 claim.keep = True
@@ -151,9 +162,14 @@ def partial_output(
                         f"{error.hint.rstrip('.')}; then run the same command with --resume"
                     )
             else:
+                claim.keep = False
                 remove(path)
                 remove(path + RECORDS)
+                remove(path + JOURNAL)
             raise
+        claim.keep = False
+        remove(path + JOURNAL)
+        remove(path + RECORDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,8 +322,9 @@ def hidden(target: str) -> str:
 class Claim:
     """The lock file of a target, held while an output is written.
 
-    Its first line is the fingerprint. A second one, written before an old output and the new one change names, tells
-    the new one apart: after a kill, what lies under the hidden name may be the old output.
+    Its first line is the fingerprint. Others, written before an old output and the new one change names, tell the new
+    one apart, and where the old one was moved to: after a kill, what lies under the hidden name may be the old output.
+    A process can be killed between any two steps, so that each line may be missing or cut short.
     """
 
     def __init__(self, path: str, fd: int) -> None:
@@ -320,8 +337,10 @@ class Claim:
         return os.read(self.fd, 1 << 16).decode("utf-8", "replace").split("\n")
 
     def read(self) -> str:
-        """The fingerprint."""
-        return self._lines()[0]
+        """The fingerprint; empty where the one who was to write it did not come to its end."""
+        first = self._lines()[0]
+        whole = len(first) == FINGERPRINT_HEX and not set(first) - set("0123456789abcdef")
+        return first if whole else ""
 
     def write(self, fingerprint: str) -> None:
         """Begin with a fingerprint."""
@@ -331,16 +350,31 @@ class Claim:
 
     def mark(self, path: str) -> None:
         """Note which entry is the new output."""
+        self._add(str(os.lstat(path).st_ino))
+
+    def moved(self, name: str) -> None:
+        """Note the name beside the target that an old output is about to get."""
+        self._add(f"{_MOVED}{name}")
+
+    def _add(self, line: str) -> None:
         os.lseek(self.fd, 0, os.SEEK_END)
-        os.write(self.fd, f"\n{os.lstat(path).st_ino}".encode())
+        os.write(self.fd, f"\n{line}".encode())
+        sync_file(self.fd)  # what follows must not reach the disk before it
+
+    def old(self) -> list[str]:
+        """The names that old outputs were to get."""
+        return [line.removeprefix(_MOVED) for line in self._lines() if line.startswith(_MOVED)]
 
     def replaced(self, path: str) -> bool:
         """Whether what lies at `path` is not the output that was marked as the new one, but the one it replaced."""
-        marks = self._lines()[1:]
+        marks = [line for line in self._lines()[1:] if not line.startswith(_MOVED)]
         try:
             return bool(marks) and str(os.lstat(path).st_ino) not in marks
         except OSError:
             return False
+
+
+_MOVED = "old "
 
 
 @contextlib.contextmanager
@@ -376,6 +410,34 @@ def claimed(path: str, target: str, *, shared: bool = False) -> Iterator[Claim]:
         os.close(fd)
 
 
+def _restore_old(claim: Claim, target: str, *, overwrite: bool) -> None:
+    """Give an old output its name again, which a run moved aside and was killed before the new one took the name.
+
+    Raises
+    ------
+    UsageError
+        The target is there again, and is not to be replaced.
+    """
+    folder, name = os.path.split(os.path.abspath(target))
+    for old in claim.old():
+        aside = os.path.join(folder, old)
+        if not old.startswith(f".{name}.old-") or "/" in old or not os.path.lexists(aside):
+            continue
+        if os.path.lexists(target):
+            remove(aside)
+            continue
+        try:
+            os.rename(aside, target)
+        except OSError as error:
+            raise storage_error(error, target) from error
+        if not overwrite:
+            claim.keep = True
+            raise UsageError(
+                f"{target}: already exists; a run that was to replace it did not come to its end",
+                hint="--overwrite replaces it once the new store is complete",
+            )
+
+
 def _prepare(path: str, claim: Claim, fingerprint: str, target: str, *, resume: bool) -> bool:
     """Clear the way, or find what can be gone on with; whether something is resumed."""
     resumed = False
@@ -397,15 +459,16 @@ def _prepare(path: str, claim: Claim, fingerprint: str, target: str, *, resume: 
                 f"{target}: cannot be resumed, the source or the options are not those of the run that was interrupted",
                 hint="run again without --resume to start anew",
             )
-        if not resumed:
-            remove(path)
-    if not resumed:
-        remove(path + RECORDS)
+    if resumed:  # nothing is written to the lock file: between two steps of that nobody could go on
+        return True
+    remove(path)
+    remove(path + JOURNAL)
+    remove(path + RECORDS)
     try:
         claim.write(fingerprint)
     except OSError as error:
         raise storage_error(error, claim.path) from error
-    return resumed
+    return False
 
 
 def _worth_keeping(path: str, error: BaseException) -> bool:
@@ -435,7 +498,7 @@ def rename_into_place(partial: str, target: str, claim: Claim, *, overwrite: boo
         elif exchange(partial, target):
             remove(partial)
         else:
-            _replace_by_two_renames(partial, target)
+            _replace_by_two_renames(partial, target, claim)
         _sync_parent(target)
     except OpenReadoutError:
         raise
@@ -443,10 +506,14 @@ def rename_into_place(partial: str, target: str, claim: Claim, *, overwrite: boo
         raise storage_error(error, target) from error
 
 
-def _replace_by_two_renames(partial: str, target: str) -> None:
-    """Move the old output aside, put the new one in its place, and remove the old one; undone where that fails."""
+def _replace_by_two_renames(partial: str, target: str, claim: Claim) -> None:
+    """Move the old output aside, put the new one in its place, and remove the old one; undone where that fails.
+
+    A kill between the two leaves neither; whoever writes to the target next puts the old one back.
+    """
     folder, name = os.path.split(os.path.abspath(target))
     aside = os.path.join(folder, f".{name}.old-{secrets.token_hex(4)}")
+    claim.moved(os.path.basename(aside))
     try:
         os.rename(target, aside)
         _rename_new(partial, target)

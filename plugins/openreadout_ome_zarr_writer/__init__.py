@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from openreadout.contracts import FormatDescriptor
 
 if TYPE_CHECKING:
-    from openreadout.contracts import Bound, ExportPlan, Lift, LiftPlan, Share, Sink
+    from openreadout.contracts import Bound, ExportPlan, Journal, Lift, LiftPlan, Share, Sink
 
 
 class OmeZarrWriter:
@@ -28,11 +28,12 @@ class OmeZarrWriter:
         archive: bool = False,
         resume: bool = False,
         share: Share | None = None,
+        journal: Journal | None = None,
     ) -> Sink:
         """Start an output at `path`, go on with what an earlier run left there, or write to it beside others."""
         from openreadout_ome_zarr_writer.sink import OmeZarrSink
 
-        return OmeZarrSink(plan, path, archive=archive, resume=resume, share=share)
+        return OmeZarrSink(plan, path, archive=archive, resume=resume, share=share, journal=journal)
 
     def bound(self, plan: ExportPlan, *, archive: bool = False) -> Bound:
         """The files and bytes that an output of the plan has at most."""

@@ -12,13 +12,15 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
+import xxhash
+
 from openreadout.errors import OpenReadoutError, StorageError, storage_error
 from openreadout.limits import MAX_ENCODED_BYTES
 from openreadout.stores import DirectoryStore, Store
 from openreadout.system import sync_file, sync_folder
 
 if TYPE_CHECKING:
-    from openreadout.contracts import Share
+    from openreadout.contracts import Journal, Share
 
 PARTIAL = ".part"
 """Ending of a file that is not complete."""
@@ -77,8 +79,9 @@ class Output(Protocol):
 class Folder:
     """A directory store; files appear under their names only when they are complete.
 
-    With `resume`, files that an earlier run completed stay, and those that it did not are removed. With `share`, other
-    processes write to the folder too: files have temporary names of their own.
+    With `resume`, complete files stay and all others are removed: those count as complete that the journal holds with
+    the digest that they have, and without a journal those that have their names. With `share`, other processes write to
+    the folder too: files have temporary names of their own.
     """
 
     ordered = False
@@ -89,10 +92,18 @@ class Folder:
     def skip(self, key: str) -> None:
         """There is no file for it."""
 
-    def __init__(self, path: str, *, resume: bool = False, share: Share | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        resume: bool = False,
+        share: Share | None = None,
+        journal: Journal | None = None,
+    ) -> None:
         self.path = path
         self.share = share
         self.ending = PARTIAL if share is None else f".{secrets.token_hex(6)}{PARTIAL}"
+        self._journal = journal
         self._there: dict[str, int] = self._left(path) if resume else {}
         self.store: Store = DirectoryStore(path)
         self.files = 0
@@ -107,17 +118,23 @@ class Folder:
         """Complete files of an earlier run with their sizes, by key."""
         left = {}
         try:
-            for folder, _, names in os.walk(path):
-                for name in names:
+            for folder, inside, names in os.walk(path):
+                links = [name for name in inside if os.path.islink(os.path.join(folder, name))]
+                for name in [*names, *links]:
                     file = os.path.join(folder, name)
-                    if name.endswith(PARTIAL):
-                        os.unlink(file)
-                    else:
-                        key = os.path.relpath(file, path).replace(os.sep, "/")
+                    key = os.path.relpath(file, path).replace(os.sep, "/")
+                    if self._is_whole(key, file):
                         left[key] = os.stat(file).st_size
+                    else:
+                        os.unlink(file)
         except OSError as error:
             raise storage_error(error, path) from error
         return left
+
+    def _is_whole(self, key: str, file: str) -> bool:
+        if os.path.islink(file) or not os.path.isfile(file) or key.endswith(PARTIAL):
+            return False
+        return self._journal is None or self._journal.holds(key, file)
 
     def complete(self, key: str) -> bool:
         return key in self._there
@@ -142,7 +159,7 @@ class Folder:
 
     def stream(self, key: str) -> Stream:
         self.permitted()
-        stream = _FileStream(self, self._file(key))
+        stream = _FileStream(self, key, self._file(key))
         with self._lock:
             self._open.add(stream)
         return stream
@@ -152,8 +169,10 @@ class Folder:
         if self.share is not None:
             self.share.permit()
 
-    def done(self, stream: _FileStream, size: int) -> None:
-        """Count a file that is complete."""
+    def done(self, stream: _FileStream, key: str, size: int, digest: str) -> None:
+        """Count a file that is complete, and note it for a run that goes on with this one."""
+        if self._journal is not None:
+            self._journal.note(key, digest)
         with self._lock:
             self._open.discard(stream)
             self.files += 1
@@ -191,11 +210,13 @@ class Folder:
 class _FileStream:
     """A file that is written under a temporary name."""
 
-    def __init__(self, folder: Folder, path: str) -> None:
+    def __init__(self, folder: Folder, key: str, path: str) -> None:
         self._folder = folder
+        self._key = key
         self._path = path
         self._partial = f"{path}{folder.ending}"
         self._size = 0
+        self._hashed = xxhash.xxh3_128()
         try:
             self._file: BinaryIO = open(self._partial, "wb", buffering=0)  # noqa: SIM115 - closed in close or drop
         except OSError as error:
@@ -204,6 +225,7 @@ class _FileStream:
     def write(self, data: bytes) -> None:
         view = memoryview(data)
         self._size += len(view)
+        self._hashed.update(view)
         try:
             while view:
                 view = view[self._file.write(view) :]
@@ -220,7 +242,7 @@ class _FileStream:
             os.replace(self._partial, self._path)
         except OSError as error:
             raise storage_error(error, self._path) from error
-        self._folder.done(self, self._size)
+        self._folder.done(self, self._key, self._size, self._hashed.hexdigest())
 
     def drop(self) -> None:
         """Close the file and remove it."""

@@ -24,7 +24,7 @@ from openreadout_ome_zarr_writer.outputs import Archive, Folder, Output, Stream,
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from openreadout.contracts import ExportPlan, PlannedImage, PlannedLevel, Share
+    from openreadout.contracts import ExportPlan, Journal, PlannedImage, PlannedLevel, Share
 
 NOT_STORED = (1 << 64) - 1
 """Offset and length in a shard's index of a chunk that is not stored; sharding codec specification."""
@@ -41,6 +41,7 @@ class OmeZarrSink:
         archive: bool,
         resume: bool,
         share: Share | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self._plan = plan
         self._ranges: dict[int, dict[int, tuple[float, float]]] = {}
@@ -50,7 +51,7 @@ class OmeZarrSink:
             if archive
             else open_bucket(path)
             if is_url(path)
-            else Folder(path, resume=resume, share=share)
+            else Folder(path, resume=resume, share=share, journal=journal)
         )
         self._arrays: dict[tuple[int, int], _ArrayWriter] = {}
 

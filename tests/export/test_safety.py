@@ -350,6 +350,86 @@ def test_resume_writes_no_finished_file_again(source, tmp_path, export, monkeypa
     assert killing.tree(target) == killing.tree(tmp_path / "whole.ome.zarr")
 
 
+def _emptied(file):
+    file.write_bytes(b"")
+
+
+def _zeros(file):
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+def _cut(file):
+    file.write_bytes(file.read_bytes()[:-5])
+
+
+def _flipped(file):
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 16
+    file.write_bytes(data)
+
+
+def _longer(file):
+    file.write_bytes(file.read_bytes() + bytes(7))
+
+
+@pytest.mark.parametrize(
+    "torn", [_emptied, _zeros, _cut, _flipped, _longer], ids=lambda f: f.__name__[1:]
+)
+@pytest.mark.parametrize("which", [".out.ome.zarr.partial", "lock", "files"])
+def test_resume_trusts_nothing_that_a_loss_of_power_tore(
+    which, torn, source, tmp_path, export, monkeypatch, killing
+):
+    """The output's own files, the lock file and the list of what is complete; nothing is read back to find it out."""
+    way = [*WAY, "--codec", "none"]
+    export(source, tmp_path / "whole.ome.zarr", *way)
+    target = tmp_path / "out.ome.zarr"
+    _, kept = partial_of(source, target, export, monkeypatch, *way)
+    if which.startswith("."):
+        kept_files = sorted(kept)
+        assert len(kept_files) == 3
+        torn(kept_files[0])
+    else:
+        torn(tmp_path / f".out.ome.zarr.partial.{which}")
+    export(source, target, *way, "--resume", "--no-verify")
+    assert killing.tree(target) == killing.tree(tmp_path / "whole.ome.zarr")
+    assert names(tmp_path) == ["in", "out.ome.zarr", "whole.ome.zarr"]
+
+
+def test_what_was_not_noted_as_complete_is_written_again(
+    source, tmp_path, export, monkeypatch, killing
+):
+    export(source, tmp_path / "whole.ome.zarr", *WAY)
+    target = tmp_path / "out.ome.zarr"
+    partial_of(source, target, export, monkeypatch, *WAY)
+    hidden = tmp_path / ".out.ome.zarr.partial"
+    (hidden / "0" / "strange").write_text("of somebody else")
+    (hidden / "0" / "elsewhere").symlink_to(tmp_path / "in", target_is_directory=True)
+    (hidden / "0" / "nowhere").symlink_to(tmp_path / "missing")
+    before = killing.tree(tmp_path / "in")
+    export(source, target, *WAY, "--resume")
+    assert killing.tree(target) == killing.tree(tmp_path / "whole.ome.zarr")
+    assert killing.tree(tmp_path / "in") == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.parametrize(
+    "way", ["new", "resumed", "overwrite", "two-renames", "archive", "archive-overwrite"]
+)
+def test_a_kill_before_or_after_any_step_can_be_resumed(way):
+    """A sample of moments, another one each time; `kill_at.py` tries all of them."""
+    moments = ["--first", str(random.randrange(1, 200)), "--every", "199"]
+    told = kill_at("--way", way, *moments)
+    assert way in told
+
+
+def kill_at(*arguments):
+    """Run the script of that name to its end; what it says last."""
+    script = [sys.executable, str(Path(__file__).with_name("kill_at.py")), *arguments]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+    return done.stdout.splitlines()[-1]
+
+
 OTHER_WAYS = {
     "name": ["--name", "other"],
     "codec": ["--codec", "gzip"],
