@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -135,4 +136,15 @@ class UnsupportedFeatureError(OpenReadoutError, NotImplementedError):
 def storage_error(error: OSError, path: str, *, where: str | None = None) -> StorageError:
     """Wrap an operating system error, with the path and a plain word for the reason."""
     reason = (error.strerror or str(error) or type(error).__name__).lower()
-    return StorageError(f"{path}: {reason}", path=path, where=where)
+    hint = _HINTS.get(error.errno or 0)
+    return StorageError(f"{path}: {reason}", hint=hint, path=path, where=where)
+
+
+_HINTS = {
+    errno.ENOENT: "check the spelling, and that the disk or share it lies on is mounted",
+    errno.EACCES: "check the permissions of the file and of the folders above it",
+    errno.EPERM: "check the permissions of the file and of the folders above it",
+    errno.ENOSPC: "make room on the disk, then run the same command again",
+    errno.EDQUOT: "make room in your quota, then run the same command again",
+}
+"""What to do about the reasons that people meet most; for the others the general hint."""

@@ -285,6 +285,7 @@ class ShownChannel(TypedDict):
     """A channel of a picture: its colour, and the values shown as black and as full colour."""
 
     index: Number
+    name: str | None
     color: Color
     low: float
     high: float

@@ -105,6 +105,7 @@ class ShownChannel:
     color: str
     low: float
     high: float
+    name: str | None = None
 
 
 @record

@@ -392,7 +392,7 @@ def shown_image(item: ShownImage) -> payloads.ShownImage:
         "z": list(item.z),
         "t": item.t,
         "channels": [
-            {"index": c.index, "color": c.color, "low": c.low, "high": c.high}
+            {"index": c.index, "name": c.name, "color": c.color, "low": c.low, "high": c.high}
             for c in item.channels
         ],
     }

@@ -81,6 +81,10 @@ def title(name: str, facts: Sequence[str], style: Style) -> list[str]:
     return [style.bold(escape(name)), *hang("  ", [f"{f}," for f in facts[:-1]] + [*facts[-1:]])]
 
 
+SHORT = 4
+"""Characters of a first column, such as numbers, below which nothing is written."""
+
+
 def table(rows: Sequence[Sequence[str]], head: str, gap: str = "   ") -> list[str]:
     """Cells below one another behind a head; a row that does not fit goes on in the next line."""
     columns = max((len(cells) for cells in rows), default=0)
@@ -89,7 +93,12 @@ def table(rows: Sequence[Sequence[str]], head: str, gap: str = "   ") -> list[st
     for n, cells in enumerate(rows):
         padded = [pad(cell, size) for cell, size in zip(cells, widths, strict=False)]
         shown = [text for text, size in zip(padded, widths, strict=False) if size]
-        lines += hang(head if n == 0 else " " * visible(head), shown, gap)
+        before = head if n == 0 else " " * visible(head)
+        if (
+            len(shown) > 1 and visible(shown[0]) <= SHORT
+        ):  # what goes on leaves the first column free
+            before += shown.pop(0) + gap
+        lines += hang(before, shown, gap)
     return lines
 
 

@@ -277,7 +277,8 @@ def _shown(item: ShownImage, style: Style) -> list[str]:
     first, last = item.z
     depth = f"z {first}" if first == last else f"maximum of z {first} to {last}"
     channels = [
-        f"{style.swatch(c.color)} {_rounded(c.low)}–{_rounded(c.high)}" for c in item.channels
+        f"{style.swatch(c.color)} {escape(c.name) + ' ' if c.name else ''}{_rounded(c.low)}–{_rounded(c.high)}"
+        for c in item.channels
     ]
     return [f"image {item.image}, level {item.level}, {depth}, t {item.t}", *channels]
 

@@ -320,7 +320,9 @@ def _picture(
         color = _color(item.image, c, len(item.wanted.channels))
         rgb = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
         total += _stretched(item.pixels[n, :, :, :1], ranges[c]) * rgb
-        shown.append(ShownChannel(c, color, *ranges[c]))
+        known = item.image.channels
+        name = known[c].name if c < len(known) else None
+        shown.append(ShownChannel(c, color, *ranges[c], name))
     return _bytes(total), tuple(shown)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import numpy as np
@@ -420,3 +421,35 @@ def test_shards_get_lines_of_their_own_where_rows_are_too_wide(openreadout, tmp_
     narrow = openreadout("info", path, env={"COLUMNS": "76"}).stdout
     assert re.search(r"^ +levels +0   1920 × 1920   chunk 240 × 240   \w+$", narrow, re.MULTILINE)
     assert re.search(r"^ +shards +0   3 × 1 × 1920 × 1920\n +1   3 × 1 × 960 × 960$", narrow, re.MULTILINE)  # fmt: skip
+
+
+def test_preview_names_its_channels(openreadout, fixtures, tmp_path):
+    shown = openreadout("preview", fixtures / DATA[0], "-o", tmp_path / "cells.png").stdout
+    assert re.search(r"■ DAPI [\d.]+–[\d.]+ +■ GFP [\d.]+–[\d.]+", shown)
+
+
+def test_rows_that_go_on_leave_their_number_alone(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = layout.table([("0", "x" * 30, "second"), ("1", "y" * 20, "second " * 2)], "  ")
+    assert lines == [
+        f"  0   {'x' * 30}",
+        "      second",
+        f"  1   {'y' * 20}",
+        "      second second",
+    ]
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_has_a_hint_about_permissions(openreadout, tmp_path):
+    path = tmp_path / "closed.ome.tiff"
+    path.write_bytes(b"II*\0")
+    path.chmod(0)
+    run = openreadout("info", path)
+    assert run.returncode == 5
+    assert "hint: check the permissions" in run.stderr
+
+
+def test_a_path_that_is_not_there_has_a_hint_about_its_spelling(openreadout, tmp_path):
+    run = openreadout("info", tmp_path / "absent.zarr")
+    assert run.returncode == 5
+    assert "hint: check the spelling" in run.stderr
