@@ -47,7 +47,7 @@ class RemoteStore:
         self._kept: dict[str, bytes | None] = {}
         self._room = MAX_KEPT_BYTES
         self._listings: dict[str, Listing | None] = {}
-        _SIZES[url] = None
+        _note_size(url, None)
         self._copies: frozenset[str] | None = None
         """Names of the documents that are absent when no copy of them was found, once copies are trusted."""
 
@@ -250,7 +250,7 @@ class RemoteFile:
         self._tag = first.tag
         self.size = self._length(first)
         self._first = first.data
-        _SIZES[url] = self.size
+        _note_size(url, self.size)
 
     def _length(self, first: Answer) -> int:
         if first.total is not None:
@@ -329,6 +329,16 @@ class RemoteFile:
 
 _SIZES: dict[str, int | None] = {}
 """Sizes of the files that this process has opened, as they were last; None for a folder."""
+
+
+MAX_SIZES = 1 << 16
+"""Addresses whose size is remembered."""
+
+
+def _note_size(url: str, size: int | None) -> None:
+    if len(_SIZES) >= MAX_SIZES:
+        _SIZES.clear()
+    _SIZES[url] = size
 
 
 def size_of(url: str) -> int | None:

@@ -244,3 +244,13 @@ def test_the_structure_has_what_metadata_mention_where_nothing_is_listed(
         for place in places
     )
     assert far == near
+
+
+def test_parts_of_an_export_from_a_server_make_the_export_of_the_local_data(
+    server, command, fixtures, tmp_path
+):
+    source, target = f"{server.url}/{ZARR3}", tmp_path / "a.zarr"
+    for step in (["--part", "1/2"], ["--part", "2/2"], ["--commit"]):
+        code, _, err = command("export", source, "--to", "ome-zarr", "-o", target, *step)
+        assert code == 0, err
+    assert command("check", target, "--against", fixtures / ZARR3)[0] == 0

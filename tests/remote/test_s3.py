@@ -276,6 +276,8 @@ def test_an_output_that_does_not_read_back_is_removed(command, s3, fixtures, mon
         ("https://127.0.0.1/a.zarr", [], "only s3"),
         ("gs://target/a.zarr", [], "only s3"),
         ("s3://target/a.zarr", ["--resume"], "--resume"),
+        ("s3://target/a.zarr", ["--part", "1/2"], "several processes"),
+        ("s3://target/a.zarr", ["--commit"], "several processes"),
     ],
 )
 def test_what_cannot_be_written_to_is_a_usage_error(command, fixtures, target, more, word):
