@@ -1,6 +1,7 @@
 """The smallest program that does an export's work: decode, halve, encode, with two threads. What we are measured by.
 
     python benchmarks/bound.py INPUT OUTPUT
+    python benchmarks/bound.py INPUT -          # decode alone
 
 Reads tiles of a TIFF through tifffile's page offsets, or chunks of a Zarr v2 or N5 array by file; writes blosc-zstd-1
 chunks one after the other into one file a level. No metadata, no checks, no verification.
@@ -101,6 +102,12 @@ def chunk_blocks(path: Path):
 
 def main() -> None:
     source, target = Path(sys.argv[1]), Path(sys.argv[2])
+    if sys.argv[2] == "-":
+        jobs = tiff_blocks(source) if source.is_file() else chunk_blocks(source)
+        with ThreadPoolExecutor(2) as pool:
+            for _ in pool.map(lambda job: job().size, jobs):
+                pass
+        return
     target.mkdir(parents=True)
     files = [open(target / str(n), "wb") for n in range(3)]
     jobs = tiff_blocks(source) if source.is_file() else chunk_blocks(source)

@@ -2,8 +2,9 @@
 
     python benchmarks/run.py [-n 5] [--clean PATH ...] LABEL='COMMAND' LABEL='COMMAND' ...
 
-For each command: wall and CPU seconds, and the peak memory of the largest process, as the system accounts them. The
-ratios are of medians, against the last command. `--clean` names what is removed before every run.
+For each command: wall and CPU seconds, and the peak memory of the largest process, as the system accounts them, and the
+bytes and files of what it wrote. The ratios are of medians, against the last command. `--clean` names what is removed
+before every run, and what is counted after it.
 """
 
 import argparse
@@ -41,6 +42,46 @@ def clean(paths: list[str]) -> None:
         ) and os.unlink(path)
 
 
+def written(paths: list[str]) -> tuple[int, int]:
+    """Bytes and files below paths."""
+    sizes = [
+        os.path.getsize(os.path.join(folder, name))
+        for path in paths
+        for folder, _, names in os.walk(path)
+        for name in names
+    ]
+    sizes += [os.path.getsize(path) for path in paths if os.path.isfile(path)]
+    return sum(sizes), len(sizes)
+
+
+def compare(commands: list[tuple[str, str]], outputs: list[str], turns: int) -> list[str]:
+    """A table, one row for each command (label, command line); ratios are against the last one."""
+    figures: dict[str, list[tuple[float, ...]]] = {label: [] for label, _ in commands}
+    for turn in range(turns + 1):
+        for label, command in commands:
+            clean(outputs)
+            found = measure(command)
+            if turn:  # the first round warms the page cache
+                figures[label].append((*found, *written(outputs)))
+    clean(outputs)
+    base = statistics.median(f[0] for f in figures[commands[-1][0]])
+    rows = [
+        "| command | wall s | CPU s | cores | peak MiB | written MB | files | wall to the last |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for label, _ in commands:
+        wall, cpu, memory, _, size, files = (
+            statistics.median(f[n] for f in figures[label]) for n in range(6)
+        )
+        failed = sum(f[3] != 0 for f in figures[label])
+        note = f" ({failed} runs failed)" if failed else ""
+        rows.append(
+            f"| {label}{note} | {wall:.2f} | {cpu:.2f} | {cpu / wall:.2f} | {memory:.0f} | {size / 1e6:.0f} "
+            f"| {files:.0f} | {wall / base:.2f} |"
+        )
+    return rows
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -49,25 +90,10 @@ def main() -> int:
     parser.add_argument("--clean", action="append", default=[])
     parser.add_argument("commands", nargs="+", metavar="LABEL=COMMAND")
     options = parser.parse_args()
-    commands = [tuple(text.split("=", 1)) for text in options.commands]
-    figures: dict[str, list[tuple[float, float, float, int]]] = {label: [] for label, _ in commands}
-    for turn in range(options.n + 1):
-        for label, command in commands:
-            clean(options.clean)
-            found = measure(command)
-            if turn:  # the first round warms the page cache
-                figures[label].append(found)
-    clean(options.clean)
-    base = statistics.median(f[0] for f in figures[commands[-1][0]])
-    print("| command | wall s | CPU s | cores | peak MiB | wall to the last |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    for label, _ in commands:
-        wall, cpu, memory = (statistics.median(f[n] for f in figures[label]) for n in range(3))
-        failed = sum(f[3] != 0 for f in figures[label])
-        note = f" ({failed} runs failed)" if failed else ""
-        print(
-            f"| {label}{note} | {wall:.2f} | {cpu:.2f} | {cpu / wall:.2f} | {memory:.0f} | {wall / base:.2f} |"
-        )
+    commands = [
+        (label, command) for label, _, command in (t.partition("=") for t in options.commands)
+    ]
+    print("\n".join(compare(commands, options.clean, options.n)))
     return 0
 
 
