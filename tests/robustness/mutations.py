@@ -93,7 +93,7 @@ def document(rng: Random, data: bytes) -> bytes:
     """A JSON document with one to three of its values replaced, removed, doubled, renamed or swapped."""
     try:
         tree = json.loads(data)
-    except ValueError:
+    except (ValueError, MemoryError):
         return binary(rng, data)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         places = _places(tree)
@@ -114,7 +114,10 @@ def document(rng: Random, data: bytes) -> bytes:
             container[key] = json.loads(json.dumps(other[place]))
         else:
             container[key] = _nearby(rng, container[key])
-    text = json.dumps(tree)
+    try:
+        text = json.dumps(tree)
+    except MemoryError:  # lists within lists, doubled a thousand times each
+        return binary(rng, data)
     if rng.random() < 0.03:
         text = text.replace("1", "1" + "0" * rng.choice((50, 400, 5000)), 1)
     return text.encode("utf-8", "surrogatepass")
