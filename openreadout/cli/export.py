@@ -76,6 +76,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Check that all parts are there, prove the whole, and give it its name.",
 )
+@click.option(
+    "--dask",
+    metavar="ADDRESS",
+    help="Write on the workers of a Dask scheduler; local:N starts N worker processes here.",
+)
 @click.option("--skip-done", is_flag=True, help="Leave complete outputs of an earlier run alone.")
 @click.option("--dry-run", is_flag=True, help="Print the plan, write nothing.")
 @click.option(
@@ -199,14 +204,16 @@ def _options(options: dict[str, Any]) -> ExportOptions:
         trust_consolidated=options["trust_consolidated"],
         part=_part(options["part"]),
         commit=options["commit"],
+        dask=options["dask"],
     )
 
 
 MAX_PARTS = 100_000
 """Parts of one export; schedulers allow arrays of some thousand jobs."""
 _NOT_WITH = {
-    "part": "commit resume dry_run",
-    "commit": "resume dry_run",
+    "part": "commit resume dask dry_run",
+    "commit": "resume dask dry_run",
+    "dask": "dry_run",
 }
 """Options that exclude one another."""
 
@@ -275,8 +282,15 @@ def _export(
 
     bar = progress_bar(how, options["progress"], output or path, "bytes")
     try:
-        with Workers(threads_for(options["threads"], path, output)) as workers:
-            report = run(path, output, wanted, workers, bar)
+        # the workers of a cluster have a thread each unless more are asked for
+        threads = (
+            threads_for(options["threads"], path, output)
+            if wanted.dask is None
+            else options["threads"] or 1
+        )
+        with Workers(threads) as workers:
+            progress = bar if wanted.dask is None else _watched(bar)
+            report = run(path, output, wanted, workers, progress)
     finally:
         if bar is not None:
             bar.close()
@@ -289,6 +303,18 @@ def _export(
         out.write_text("\n".join(words.export(report, style)))
 
     return Outcome(lambda: serialize.export(report), text)
+
+
+def _watched(bar: Any) -> Any:
+    """Progress that notices an interruption which somebody swallowed: Dask has callbacks that no error leaves."""
+    from openreadout.cli import raise_if_ended
+
+    def look(done: int, total: int) -> None:
+        raise_if_ended()
+        if bar is not None:
+            bar(done, total)
+
+    return look
 
 
 def _plan(path: str, wanted: ExportOptions, options: dict[str, Any]) -> Outcome:
@@ -310,7 +336,7 @@ def _plan(path: str, wanted: ExportOptions, options: dict[str, Any]) -> Outcome:
 
 _NOT_IN_PLACE = (
     "output ngff fill_missing pyramid levels chunks shards codec pixel_size time_increment "
-    "channel_names channel_colors name selects region level resume skip_done part commit"
+    "channel_names channel_colors name selects region level resume skip_done part commit dask"
 ).split()
 """Options that ask for other pixels or another place than in-place lifting leaves."""
 

@@ -20,6 +20,7 @@ from openreadout import registry
 from openreadout.contracts import ExportPlan, Written
 from openreadout.errors import OpenReadoutError, StorageError, storage_error
 from openreadout.model import Dataset
+from openreadout.operations.cluster import write_on_cluster
 from openreadout.operations.copying import stored_in_chunks
 from openreadout.operations.order import ExportOptions, Order, ordered, planned
 from openreadout.operations.parts import commit, refuse_other_than_folder, write_part
@@ -62,7 +63,13 @@ def export(
             if options.part is not None:
                 return write_part(order, options.part, workers, progress, started)
             return commit(order, workers, progress, started)
-        counts = _write(order, workers, progress)
+        if options.dask is not None:
+            refuse_other_than_folder(target)
+            guard(path, order.members, target, overwrite=options.overwrite)
+            _refuse_full_disk(order.plan, target)
+            counts = write_on_cluster(order, options.dask, workers.threads, progress)
+        else:
+            counts = _write(order, workers, progress)
         return order.report(counts, time.monotonic() - started, verified=options.verify)
 
 

@@ -27,7 +27,8 @@ from openreadout.stores import source_state, total_sizes
 class ExportOptions:
     """How to write, beside what the plan decides.
 
-    `part` is the number, from 1, and the count of parts; with `commit` the parts are put together.
+    `part` is the number, from 1, and the count of parts; with `commit` the parts are put together. `dask` is the
+    address of a scheduler, or `local:N`.
     """
 
     plan: PlanOptions = field(default_factory=PlanOptions)
@@ -41,6 +42,7 @@ class ExportOptions:
     trust_consolidated: bool = False
     part: tuple[int, int] | None = None
     commit: bool = False
+    dask: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,435 @@
+"""`--dask`: on a cluster that each test run starts and stops, exports have the bytes of those made here."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from openreadout import registry
+from openreadout.errors import OpenReadoutError, UsageError
+from openreadout.operations import walk
+from openreadout.operations.cells import Job, compare_cell, write_cell
+from openreadout.operations.order import ExportOptions, plan_fingerprint, planned
+from openreadout.operations.walk import all_cells, stages
+
+pytest.importorskip("distributed", reason="the extra dask is not installed")
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+
+WORKERS = 4
+SMALL = ("--chunks", "32,32", "--shards", "64,64", "--no-sync")
+PRELOAD = """
+import os, time
+from openreadout.operations import walk, writing
+
+walk.SMALL_CELL = 0  # small images have as many cells as large ones
+pause = os.path.join(os.path.dirname(__file__), "pause")
+if not hasattr(writing, "real"):  # a module that is preloaded may be loaded twice
+    writing.real = writing.Writing._write_block
+
+
+def slow(self, *arguments):
+    if os.path.exists(pause):
+        with open(pause) as file:
+            time.sleep(float(file.read() or 0))
+    return writing.real(self, *arguments)
+
+
+writing.Writing._write_block = slow
+"""
+
+
+@dataclass
+class Cluster:
+    """A scheduler and its workers, each a process."""
+
+    folder: Path
+    address: str = ""
+    scheduler: subprocess.Popen | None = None
+    workers: list = field(default_factory=list)
+
+    def start(self) -> None:
+        (self.folder / "preload.py").write_text(PRELOAD)
+        where = self.folder / "scheduler.json"
+        self.scheduler = self._process(
+            "scheduler",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--no-dashboard",
+            "--scheduler-file",
+            where,
+        )
+        self._wait(where.exists)
+        self._wait(lambda: where.read_text().rstrip().endswith("}"))
+        self.address = json.loads(where.read_text())["address"]
+        for _ in range(WORKERS):
+            self.add()
+
+    def _process(self, kind, *arguments) -> subprocess.Popen:
+        with (self.folder / f"{kind}.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", f"distributed.cli.dask_{kind}", *map(str, arguments)],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def add(self) -> None:
+        self.workers.append(
+            self._process(
+                "worker",
+                self.address,
+                "--no-nanny",
+                "--nthreads",
+                "1",
+                "--host",
+                "127.0.0.1",
+                "--no-dashboard",
+                "--local-directory",
+                self.folder,
+                "--preload",
+                self.folder / "preload.py",
+            )
+        )
+
+    def kill(self) -> None:
+        """Kill the worker that lives longest, without a word."""
+        worker = self.workers.pop(0)
+        worker.kill()
+        worker.wait()
+
+    def slow(self, seconds) -> None:
+        (self.folder / "pause").write_text(str(seconds))
+
+    def _wait(self, ready, seconds=60) -> None:
+        end = time.monotonic() + seconds
+        while not ready():
+            assert time.monotonic() < end, (self.folder / "scheduler.log").read_text()
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        for process in [*self.workers, self.scheduler]:
+            if process is not None:
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    found = Cluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        found.start()
+        yield found
+    finally:
+        found.stop()
+
+
+@pytest.fixture(autouse=True)
+def _at_full_speed(request):
+    if "cluster" in request.fixturenames:
+        found = request.getfixturevalue("cluster")
+        found.slow(0)
+        yield
+        found.slow(0)
+    else:
+        yield
+
+
+def start(source, target, *options):
+    """The command as a process, with cells as small as those of the workers."""
+    code = (
+        "import sys; from openreadout.operations import walk; walk.SMALL_CELL = 0; "
+        "from openreadout.cli import run; sys.exit(run(sys.argv[1:]))"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", code, "export", str(source), "--to", "ome-zarr", "-o", str(target), "--json",
+         *map(str, options)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def finish(process, code=0):
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == code, out + err
+    assert "Traceback" not in out + err
+    document = json.loads(out)
+    return document["data"] if document["ok"] else document["error"]
+
+
+def names(folder):
+    return sorted(p.name for p in folder.iterdir())
+
+
+def facts(report):
+    return {k: v for k, v in report.items() if k not in ("seconds", "output")}
+
+
+def sources(make, folder):
+    """Images of kinds that differ in how their levels come about."""
+    yield (
+        "plain",
+        make.image(folder / "a", [make.noise((2, 3, 300, 350))], "czyx", chunks=(1, 1, 32, 32)),
+        (),
+    )
+    floats = make.noise((2, 200, 130)).astype("float32") - 500
+    floats[0, 3, 4] = np.nan
+    yield (
+        "floats",
+        make.image(folder / "f", [floats], "cyx", chunks=(1, 32, 32)),
+        ("--pyramid", "mean", "--levels", 4),
+    )
+    sparse = np.zeros((700, 700), "uint16")
+    sparse[250:270, 20:40] = 7
+    yield (
+        "sparse",
+        make.image(folder / "s", [sparse], "yx", chunks=(16, 16)),
+        ("--pyramid", "mean", "--levels", 3),
+    )
+
+
+@pytest.mark.parametrize("kind", ["plain", "floats", "sparse"])
+def test_workers_give_the_bytes_of_one_process(kind, cluster, make, tmp_path, killing):
+    source, options = next((s, o) for n, s, o in sources(make, tmp_path / "in") if n == kind)
+    here = finish(start(source, tmp_path / "here.ome.zarr", *SMALL, *options))
+    there = finish(
+        start(source, tmp_path / "there.ome.zarr", *SMALL, *options, "--dask", cluster.address)
+    )
+    assert killing.tree(tmp_path / "there.ome.zarr") == killing.tree(tmp_path / "here.ome.zarr")
+    assert facts(there) == facts(here)
+    assert there["verified"]
+    assert names(tmp_path) == ["here.ome.zarr", "in", "there.ome.zarr"]
+
+
+def test_many_images_are_written_together(cluster, fixtures, tmp_path, killing):
+    for case in (
+        "ome-tiff/two-images/two.ome.tiff",
+        "ome-zarr/v3-plate/plate.zarr",
+        "ome-zarr/v3-labels/labelled.zarr",
+    ):
+        source = fixtures / case
+        assert source.exists()
+        finish(start(source, tmp_path / "here.ome.zarr", "--overwrite"))
+        finish(start(source, tmp_path / "there.ome.zarr", "--overwrite", "--dask", cluster.address))
+        assert killing.tree(tmp_path / "there.ome.zarr") == killing.tree(tmp_path / "here.ome.zarr")
+
+
+@pytest.fixture
+def source(make, tmp_path):
+    return make.image(tmp_path / "in", [make.noise((4, 512, 512))], "zyx", chunks=(1, 32, 32))
+
+
+def test_a_worker_killed_every_two_seconds_changes_nothing(cluster, source, tmp_path, killing):
+    finish(start(source, tmp_path / "here.ome.zarr", *SMALL))
+    cluster.slow(0.02)
+    running = start(source, tmp_path / "there.ome.zarr", *SMALL, "--dask", cluster.address)
+    kills = 0
+    while running.poll() is None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            running.wait(2)
+        if running.poll() is None and kills < 30:
+            cluster.kill()
+            cluster.add()
+            kills += 1
+    assert finish(running)["verified"]
+    assert kills >= 2
+    assert killing.tree(tmp_path / "there.ome.zarr") == killing.tree(tmp_path / "here.ome.zarr")
+    assert names(tmp_path) == ["here.ome.zarr", "in", "there.ome.zarr"]
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda n: n.name
+)
+def test_an_export_that_is_stopped_shows_nothing_and_can_be_resumed(
+    number, cluster, source, tmp_path, killing
+):
+    finish(start(source, tmp_path / "here.ome.zarr", *SMALL))
+    cluster.slow(0.05)
+    target = tmp_path / "there.ome.zarr"
+    running = start(source, target, *SMALL, "--dask", cluster.address)
+    notes = tmp_path / ".there.ome.zarr.partial.parts"
+    end = time.monotonic() + 60
+    while not any(p.stat().st_size for p in notes.glob("*.cells")):
+        assert time.monotonic() < end
+        assert running.poll() is None, running.communicate()
+        time.sleep(0.05)
+    running.send_signal(number)
+    running.communicate(timeout=60)
+    assert running.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}.get(number, -number)
+    assert not target.exists()
+    cluster.slow(0)
+    done = {
+        p: p.stat().st_mtime_ns
+        for p in (tmp_path / ".there.ome.zarr.partial").rglob("c/*/*/*")
+        if p.is_file()
+    }
+    noted = b"".join(p.read_bytes() for p in notes.glob("*.cells")).count(b"\n")
+    assert noted
+    finish(start(source, target, *SMALL, "--dask", cluster.address, "--resume"))
+    assert killing.tree(target) == killing.tree(tmp_path / "here.ome.zarr")
+    hidden = tmp_path / ".there.ome.zarr.partial"
+    kept = [
+        p for p, at in done.items() if (target / p.relative_to(hidden)).stat().st_mtime_ns == at
+    ]
+    assert len(kept) >= noted // 2
+    assert names(tmp_path) == ["here.ome.zarr", "in", "there.ome.zarr"]
+
+
+def test_damage_that_a_worker_finds_ends_as_it_does_here(cluster, source, tmp_path):
+    chunk = next(p for p in source.rglob("c/2/7/*") if p.is_file())
+    chunk.write_bytes(chunk.read_bytes()[:50])
+    here = finish(start(source, tmp_path / "here.ome.zarr", *SMALL), code=4)
+    there = finish(
+        start(source, tmp_path / "there.ome.zarr", *SMALL, "--dask", cluster.address), code=4
+    )
+    assert there == here
+    assert names(tmp_path) == ["in"]
+
+
+def test_a_folder_that_workers_write_to_is_not_left_behind_by_them(cluster, source, tmp_path):
+    """Tasks that are at work when an export fails end before its folder is cleared away."""
+    cluster.slow(0.3)
+    chunk = next(p for p in source.rglob("c/0/3/*") if p.is_file())
+    chunk.write_bytes(b"x")
+    finish(start(source, tmp_path / "there.ome.zarr", *SMALL, "--dask", cluster.address), code=4)
+    time.sleep(1.5)
+    assert names(tmp_path) == ["in"]
+
+
+def test_workers_of_this_machine(make, tmp_path, killing):
+    source = make.image(tmp_path / "in", [make.noise((3, 1500, 1500))], "zyx", chunks=(1, 512, 512))
+    finish(start(source, tmp_path / "here.ome.zarr", "--no-sync"))
+    finish(start(source, tmp_path / "there.ome.zarr", "--no-sync", "--dask", "local:2"))
+    assert killing.tree(tmp_path / "there.ome.zarr") == killing.tree(tmp_path / "here.ome.zarr")
+    assert names(tmp_path) == ["here.ome.zarr", "in", "there.ome.zarr"]
+
+
+def test_ctrl_c_ends_the_workers_of_this_machine_too(source, tmp_path):
+    """A terminal sends SIGINT to the program and all that it started."""
+    code = "import sys; from openreadout.cli import run; sys.exit(run(sys.argv[1:]))"
+    running = subprocess.Popen(
+        [sys.executable, "-c", code, "export", str(source), "--to", "ome-zarr", "-o", str(tmp_path / "o.ome.zarr"),
+         "--chunks", "16,16", "--codec", "zstd:22", "--dask", "local:2"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    end = time.monotonic() + 60
+    while not (tmp_path / ".o.ome.zarr.partial").exists() and running.poll() is None:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    os.killpg(running.pid, signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode in (0, 130), out + err
+    assert "Traceback" not in out + err
+    end = time.monotonic() + 20
+    with contextlib.suppress(ProcessLookupError):
+        while True:
+            os.killpg(running.pid, 0)
+            assert time.monotonic() < end, "something that it started is still there"
+            time.sleep(0.2)
+
+
+def test_what_cannot_be_done_is_refused(source, tmp_path):
+    for address, code in (("tcp://127.0.0.1:9", 5), ("local:0", 2), ("local:x", 2), ("nowhere", 5)):
+        error = finish(start(source, tmp_path / "o.ome.zarr", "--dask", address), code=code)
+        assert address in error["message"]
+    error = finish(start(source, tmp_path / "o.ozx", "--dask", "local:1"), code=2)
+    assert "archive" in error["message"]
+    for others in ("--part 1/2", "--commit", "--dry-run"):
+        error = finish(start(source, tmp_path / "o", "--dask", "local:1", *others.split()), code=2)
+        assert "exclude" in error["message"]
+    assert names(tmp_path) == ["in"]
+
+
+# -- tasks -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def job(source, tmp_path, monkeypatch):
+    """A job with its tasks, as a worker gets them."""
+    monkeypatch.setattr(walk, "SMALL_CELL", 0)
+    options = ExportOptions(sync=False)
+    options = replace(options, plan=replace(options.plan, chunks=(32, 32), shards=(64, 64)))
+    (tmp_path / "partial").mkdir()
+    (tmp_path / "permit").touch()
+    with registry.open_dataset(str(source)) as dataset:
+        plan = planned(dataset, options)
+        step = next(stages(plan, 1 << 30))
+        tasks = [
+            (step, index, ())
+            for index in all_cells(plan.images[0].levels[step.first : step.last + 1])
+        ]
+        fingerprint = plan_fingerprint(plan, options)
+        found = Job(
+            "x" + str(tmp_path),
+            str(source),
+            str(tmp_path / "partial"),
+            str(tmp_path / "permit"),
+            options,
+            fingerprint,
+        )
+        yield found, tasks
+
+
+def test_the_same_task_twice_at_the_same_time_gives_the_same_files(job, tmp_path, killing):
+    job, tasks = job
+    first = [write_cell(job, task) for task in tasks]
+    wanted = killing.tree(tmp_path / "partial")
+    assert len(wanted) >= len(tasks) > 100
+    results = {}
+
+    def work(name):
+        results[name] = [write_cell(job, task) for task in tasks]
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(found == first for found in results.values())
+    assert killing.tree(tmp_path / "partial") == wanted
+
+
+def test_a_task_that_nobody_wants_any_more_writes_nothing(job, tmp_path):
+    job, tasks = job
+    (tmp_path / "permit").unlink()
+    for work in (write_cell, compare_cell):
+        with pytest.raises(OpenReadoutError, match="ended"):
+            work(job, tasks[0])
+    assert names(tmp_path / "partial") == []
+
+
+def test_a_worker_that_plans_another_export_refuses(job, tmp_path):
+    job, tasks = job
+    other = replace(job, token="y" + job.token, fingerprint="0" * 32)
+    with pytest.raises(UsageError, match="plans another export"):
+        write_cell(other, tasks[0])
+    assert names(tmp_path / "partial") == []
+
+
+def test_without_the_extra_the_option_says_what_to_install(source, tmp_path, command, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    error = command(
+        "export",
+        source,
+        "--to",
+        "ome-zarr",
+        "-o",
+        tmp_path / "o.ome.zarr",
+        "--dask",
+        "local:1",
+        code=2,
+    )
+    assert "[dask]" in error["hint"]
+    assert names(tmp_path) == ["in"]
