@@ -266,6 +266,7 @@ def parts_to_commit(target: str, *, overwrite: bool, fingerprint: str) -> Iterat
     aside = path + RECORDS
     with claimed(f"{path}.lock", target) as claim:
         claim.keep = os.path.lexists(path)
+        _restore_old(claim, target, overwrite=overwrite)
         if claim.replaced(path):
             claim.keep = False
             remove(path)
