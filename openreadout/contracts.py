@@ -154,12 +154,13 @@ class ExportPlan:
 
 @record
 class Written:
-    """Files and bytes of an output, and its stored chunks: taken over as they were, or encoded."""
+    """Files and bytes of an output, its stored chunks (as they were, or encoded), and what it lacks, in words."""
 
     files: int
     size: int
     copied: int
     encoded: int
+    not_carried: tuple[str, ...] = ()
 
 
 @record

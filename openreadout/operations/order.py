@@ -87,6 +87,7 @@ class Order:
             source_bytes=self.source_bytes,
             changes=plan.changes,
             filled_planes=_filled(plan, self.options.plan),
+            not_carried=counts.not_carried,
             notes=plan.notes,
         )
 

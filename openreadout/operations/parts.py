@@ -68,7 +68,7 @@ def write_part(
             sink.abort()
             raise
         written = sink.written()
-    counts = Written(written.files, written.size, copied, encoded)
+    counts = Written(written.files, written.size, copied, encoded, written.not_carried)
     report = order.report(counts, time.monotonic() - started, verified=False)
     images = {step.image for step, _ in todo}
     return replace(
@@ -159,7 +159,7 @@ def commit(
         written = sink.written()
     copied = written.copied + sum(cell.copied for cell in found.values())
     encoded = written.encoded + sum(cell.encoded for cell in found.values())
-    counts = Written(written.files, written.size, copied, encoded)
+    counts = Written(written.files, written.size, copied, encoded, written.not_carried)
     return order.report(counts, time.monotonic() - started, verified=options.verify)
 
 

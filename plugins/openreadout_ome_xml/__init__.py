@@ -5,6 +5,7 @@ The document is parsed with lxml, which is imported when the first document is p
 
 from __future__ import annotations
 
+from openreadout_ome_xml.carry import Carried, metadata_only, rendered
 from openreadout_ome_xml.document import (
     BinaryOnly,
     OmeChannel,
@@ -16,10 +17,11 @@ from openreadout_ome_xml.document import (
     TiffData,
 )
 from openreadout_ome_xml.parse import parse_ome_xml
-from openreadout_ome_xml.render import metadata_only, render_ome_xml
+from openreadout_ome_xml.render import render_ome_xml
 
 __all__ = [
     "BinaryOnly",
+    "Carried",
     "OmeChannel",
     "OmeDocument",
     "OmeImage",
@@ -30,4 +32,5 @@ __all__ = [
     "metadata_only",
     "parse_ome_xml",
     "render_ome_xml",
+    "rendered",
 ]

@@ -214,7 +214,7 @@ def _image(
     from openreadout_ome_xml.channels import channels
     from openreadout_ome_xml.extras import image_extra, physical_sizes, time_increment
 
-    pixels = _default_pixels(element)
+    pixels = default_pixels(element)
     if pixels is None:
         return None
     found = parts.get(pixels, _Parts((), (), has_binary=False))
@@ -255,7 +255,7 @@ def _image(
     )
 
 
-def _default_pixels(element: _Element) -> _Element | None:
+def default_pixels(element: _Element) -> _Element | None:
     """The Pixels of an image; before 2009 there may be several, and an attribute names the one to show."""
     found = list(children(element, "Pixels"))
     wanted = element.get("DefaultPixels") or element.get("AcquiredPixels")

@@ -1,27 +1,25 @@
-"""Write OME-XML 2016-06: a source's own document without its pixels, or a new one from model images."""
+"""Write OME-XML 2016-06 from model images."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from openreadout.units import unit_name
 from openreadout_ome_xml.channels import color_number
-from openreadout_ome_xml.elements import children, tag
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
     from openreadout.model import Channel, Image, Plate
-    from openreadout_ome_xml.document import OmeDocument, OmeImage
 
 NAMESPACE = "http://www.openmicroscopy.org/Schemas/OME/2016-06"
 LOCATION = f"{NAMESPACE} {NAMESPACE}/ome.xsd"
 XSI = "http://www.w3.org/2001/XMLSchema-instance"
 _XML_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TYPES = {"int64": "double", "uint64": "double"}
-_SYMBOLS = {
+SYMBOLS = {
     "yottameter": "Ym", "zettameter": "Zm", "exameter": "Em", "petameter": "Pm", "terameter": "Tm", "gigameter": "Gm",
     "megameter": "Mm", "kilometer": "km", "hectometer": "hm", "decameter": "dam", "meter": "m", "decimeter": "dm",
     "centimeter": "cm", "millimeter": "mm", "micrometer": "µm", "nanometer": "nm", "picometer": "pm",
@@ -62,58 +60,8 @@ _ACQUISITION_MODES = {
 }  # fmt: skip
 
 
-def metadata_only(data: bytes) -> bytes:
-    """The document without its pixels: each Pixels has MetadataOnly in place of TiffData and BinData.
-
-    Parameters
-    ----------
-    data : bytes
-        An OME-XML document of any schema that `parse_ome_xml` takes.
-
-    Returns
-    -------
-    bytes
-        UTF-8, with declaration, schema 2016-06. A 2016-06 document keeps everything else; one of an earlier schema is
-        written anew with images, channels, sizes, objectives, dates, exposures and plates, since its other elements
-        are not all valid in 2016-06.
-
-    Raises
-    ------
-    CorruptDataError
-        As `parse_ome_xml`.
-    """
-    from openreadout_ome_xml.parse import parse_ome_xml
-
-    document = parse_ome_xml(data)
-    if document.version != "2016-06":
-        return _render_document(document)
-    return _stripped(document.text)
-
-
-def _stripped(text: str) -> bytes:
-    from lxml import etree
-
-    parser = etree.XMLParser(
-        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True, encoding="utf-8"
-    )
-    root = etree.fromstring(text.encode("utf-8"), parser)
-    for image in children(root, "Image"):
-        for pixels in children(image, "Pixels"):
-            _without_data(pixels)
-    return _serialized(root)
-
-
-def _without_data(pixels: _Element) -> None:
-    """Replace TiffData and BinData; MetadataOnly follows the channels, before planes and annotations."""
-    for element in list(children(pixels, "TiffData", "BinData", "MetadataOnly")):
-        pixels.remove(element)
-    name = pixels.tag
-    namespace = name.rpartition("}")[0] + "}" if isinstance(name, str) and "}" in name else ""
-    place = sum(1 for element in pixels if tag(element) in ("Channel", ""))
-    pixels.insert(place, pixels.makeelement(f"{namespace}MetadataOnly"))
-
-
-def _serialized(root: _Element) -> bytes:
+def serialized(root: _Element) -> bytes:
+    """UTF-8, with declaration."""
     from lxml import etree
 
     return etree.tostring(root, xml_declaration=True, encoding="UTF-8")
@@ -188,7 +136,7 @@ def render_ome_xml(dataset_images: Sequence[Image], plate: Plate | None = None) 
             _instrument(build, n, image.objective or {}, image.instrument or {})
     for n, image in enumerate(dataset_images):
         _image(build, n, image, with_hardware[n])
-    return _serialized(build.root)
+    return serialized(build.root)
 
 
 def _plate(build: _Builder, plate: Plate, images: int) -> None:
@@ -337,7 +285,7 @@ def _quantity(image: Image, axis: str) -> tuple[float | None, str | None]:
     if place < 0:
         return None, None
     value = image.levels[0].scale[place]
-    symbol = _SYMBOLS.get(unit_name(image.axes[place].unit) or "")
+    symbol = SYMBOLS.get(unit_name(image.axes[place].unit) or "")
     known = value is not None and value > 0 and symbol is not None
     return (float(value), symbol) if known and value is not None else (None, None)
 
@@ -385,66 +333,3 @@ def _planes(build: _Builder, pixels: _Element, channels: Sequence[Channel]) -> N
                     "ExposureTimeUnit": "s",
                 },
             )
-
-
-def _render_document(document: OmeDocument) -> bytes:
-    """A document of an earlier schema, written anew."""
-    return render_ome_xml(
-        [_model_image(image) for image in document.images], document.model_plate()
-    )
-
-
-def _model_image(image: OmeImage) -> Image:
-    """The image without pixels, as far as `render_ome_xml` needs it."""
-    from openreadout.model import Axis, Image, ResolutionLevel
-
-    samples = max((channel.samples_per_pixel or 1 for channel in image.channels), default=1)
-    if image.size_c % samples:
-        samples = 1
-    shape: tuple[int, ...] = (
-        image.size_t,
-        image.size_c // samples,
-        image.size_z,
-        image.size_y,
-        image.size_x,
-    )
-    sizes = image.physical_size
-    quantities = [image.time_increment, None, *(sizes.get(axis) for axis in "zyx")]
-    names = "tczyx"
-    if samples > 1:
-        shape, names, quantities = (*shape, samples), names + "s", [*quantities, None]
-    array = _Described(shape, _DTYPES.get(image.pixel_type or "", "uint8"))
-    return Image(
-        name=image.name,
-        axes=tuple(Axis(n, q[1] if q else None) for n, q in zip(names, quantities, strict=True)),
-        levels=(
-            ResolutionLevel(
-                "0",
-                array,  # type: ignore[arg-type]
-                tuple(q[0] if q else None for q in quantities),
-                (None,) * len(names),
-            ),
-        ),
-        channels=tuple(channel.channel for channel in image.channels),
-        dimension_order_stored=image.dimension_order,
-        objective=image.objective,
-        instrument=image.instrument,
-        acquired_at=image.acquired_at,
-        extra=image.extra,
-    )
-
-
-_DTYPES = {
-    "bit": "bool",
-    "float": "float32",
-    "double": "float64",
-    "complex": "complex64",
-    "double-complex": "complex128",
-} | {name: name for name in ("int8", "int16", "int32", "uint8", "uint16", "uint32")}
-
-
-class _Described(NamedTuple):
-    """Shape and type of an array that is described and not read."""
-
-    shape: tuple[int, ...]
-    dtype: str

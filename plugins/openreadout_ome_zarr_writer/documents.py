@@ -12,6 +12,7 @@ from openreadout_ome_zarr_writer import layout, ngff
 if TYPE_CHECKING:
     from openreadout.arrays import ChunkedArray
     from openreadout.contracts import ExportPlan, PlannedImage
+    from openreadout_ome_xml import Carried
 
 RangesOfImage = dict[int, ngff.Ranges]
 OME_XML = "OME/METADATA.ome.xml"
@@ -21,11 +22,13 @@ WIDEST = -sys.float_info.max
 """A number that takes as many characters as any."""
 
 
-def all_documents(plan: ExportPlan, ranges: RangesOfImage) -> dict[str, bytes]:
-    """`documents` and the OME-XML, where there is one."""
+def all_documents(
+    plan: ExportPlan, ranges: RangesOfImage, xml: Carried | None = None
+) -> dict[str, bytes]:
+    """`documents` and the OME-XML, where there is one; `xml` is it, if it was made already."""
     found = documents(plan, ranges)
-    xml = ome_xml(plan)
-    return found if xml is None else {**found, OME_XML: xml}
+    xml = xml or ome_xml(plan)
+    return found if xml is None else {**found, OME_XML: xml.data}
 
 
 def widest(plan: ExportPlan) -> RangesOfImage:
@@ -116,19 +119,32 @@ def _key(path: str, name: str) -> str:
     return f"{path}/{name}" if path else name
 
 
-def ome_xml(plan: ExportPlan) -> bytes | None:
+def ome_xml(plan: ExportPlan) -> Carried | None:
     """`OME/METADATA.ome.xml`: the source's own document where it still describes the output, else one made anew."""
-    from openreadout_ome_xml import metadata_only, render_ome_xml
+    from openreadout_ome_xml import metadata_only, rendered
 
     images = [planned for planned in plan.images if not planned.image.label]
     same = len(images) == sum(not image.label for image in plan.dataset.images) and all(
         planned.whole and not planned.samples_as_channels for planned in images
     )
-    if plan.dataset.source_xml is not None and same and not plan.changes:
-        return metadata_only(plan.dataset.source_xml.encode("utf-8"))
-    if plan.layout == "collection" or plan.dataset.source_xml is not None:
-        return render_ome_xml([_as_written(planned) for planned in images], plan.plate)
+    source = plan.dataset.source_xml
+    if source is not None and same and not plan.changes:
+        return metadata_only(source.encode("utf-8"))
+    if plan.layout == "collection" or source is not None:
+        return rendered(source, [_as_written(planned) for planned in images], plan.plate)
     return None
+
+
+NAMED = 40
+"""Names that a report lists one by one, and characters of each; a document may have as many as it likes."""
+
+
+def not_carried(xml: Carried | None) -> tuple[str, ...]:
+    """What an export's OME-XML lacks of its source's, in words."""
+    found = [] if xml is None else sorted(xml.left_out.items())
+    told = [f"OME-XML: {name[:NAMED]} ({count})" for name, count in found[:NAMED] if count]
+    rest = sum(count for _, count in found[NAMED:])
+    return (*told, *((f"OME-XML: others ({rest})",) if rest else ()))
 
 
 @dataclass(frozen=True, slots=True)

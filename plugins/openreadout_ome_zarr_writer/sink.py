@@ -17,7 +17,7 @@ from openreadout.contracts import Written
 from openreadout.encoded import ChunkKeys, EncodedArray
 from openreadout.errors import OpenReadoutError
 from openreadout.remote.urls import is_url
-from openreadout_ome_zarr_writer.documents import all_documents, widest
+from openreadout_ome_zarr_writer.documents import all_documents, not_carried, ome_xml, widest
 from openreadout_ome_zarr_writer.layout import array_codecs
 from openreadout_ome_zarr_writer.outputs import Archive, Folder, Output, Stream, open_bucket
 
@@ -46,6 +46,7 @@ class OmeZarrSink:
         self._plan = plan
         self._ranges: dict[int, dict[int, tuple[float, float]]] = {}
         self._lock = threading.Lock()
+        self._not_carried: tuple[str, ...] = ()
         self._output: Output = (
             Archive(path, all_documents(plan, widest(plan)))
             if archive
@@ -100,7 +101,9 @@ class OmeZarrSink:
             raise OpenReadoutError(
                 f"{len(unfinished)} arrays are not complete, the first is {unfinished[0]}"
             )
-        self._output.finish(all_documents(self._plan, self._ranges), sync=sync)
+        xml = ome_xml(self._plan)
+        self._not_carried = not_carried(xml)
+        self._output.finish(all_documents(self._plan, self._ranges, xml), sync=sync)
 
     def abort(self) -> None:
         self._output.abort()
@@ -112,6 +115,7 @@ class OmeZarrSink:
             self._output.size,
             sum(writer.copied for writer in arrays),
             sum(writer.encoded for writer in arrays),
+            self._not_carried,
         )
 
 
