@@ -106,7 +106,7 @@ def write_on_cluster(
         written = sink.written()
         known = [found[key_of(step, index)] for step in run.steps for index in run.cells(step)]
         copied, encoded = (sum(getattr(c, name) for c in known) for name in ("copied", "encoded"))
-        return Written(written.files, written.size, copied, encoded)
+        return Written(written.files, written.size, copied, encoded, written.not_carried)
 
 
 def _begin(partial: str, records: str, *, resumed: bool) -> dict[Key, Cell]:
