@@ -180,7 +180,11 @@ def _left_behind(command: str, done: Outcome, target: Path) -> list[str]:
     """What stands in the target's folder beside a whole export."""
     left = os.listdir(target)
     if done.code == 5 and "--resume" in done.err:  # said, and hidden, for a later run to go on with
-        left = [name for name in left if not name.endswith((".partial", ".partial.lock"))]
+        left = [
+            name
+            for name in left
+            if not name.endswith((".partial", ".partial.lock", ".partial.files"))
+        ]
     wanted = 1 if command.startswith("export") and done.code == 0 else 0
     whole = len(left) == wanted and not any(name.startswith(".") for name in left)
     return [] if whole else [f"left behind: {left}"]
