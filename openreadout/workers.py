@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, Generic, TypeVar
 
+from openreadout.ending import raise_if_ended
 from openreadout.system import usable_cpus
 
 Item = TypeVar("Item")
@@ -165,5 +166,6 @@ def _serve(tasks: queue.SimpleQueue[_Task[Any, Any] | None]) -> None:
 
 def _first(waiting: deque[_Task[Item, Result]]) -> Result:
     """The result of the task that was begun first, which stays listed until it is done."""
+    raise_if_ended()  # a library may have swallowed the exception
     waiting[0].wait()
     return waiting.popleft().result()

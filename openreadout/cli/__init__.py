@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from openreadout import __version__
+from openreadout.ending import Ending, Terminated, leave_at_once, listening, on_signal
 from openreadout.errors import OpenReadoutError, StorageError, UsageError, storage_error
 
 COMMANDS = {
@@ -78,7 +79,10 @@ def cli() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the program; never returns."""
     _fill_streams()
-    code = run(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = run(sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt as error:  # it came when everything else was done
+        code = _interrupted(error)
     _leave(code)
 
 
@@ -98,6 +102,7 @@ def _fill_streams() -> None:
 
 def _leave(code: int) -> None:
     """End at once: nothing is left to clean up, and tearing down big libraries costs time."""
+    on_signal(leave_at_once)
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -125,8 +130,17 @@ def _drop_stdout() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run the program and return its exit code: the one place where errors become codes."""
+    with listening() as ending:
+        try:
+            code = _run(arguments, ending)
+        except KeyboardInterrupt as error:
+            return _interrupted(error)
+        # whoever swallowed the signal's exception has let the work go on to its end
+        return code if ending.came is None else _interrupted(ending.came)
+
+
+def _run(arguments: list[str], ending: Ending) -> int:
     debug = "--debug" in arguments
-    ending = _listen()
     try:
         result = cli.main(args=arguments, prog_name="openreadout", standalone_mode=False)
     except click.exceptions.Exit as error:
@@ -153,42 +167,6 @@ def run(arguments: list[str]) -> int:
         known = error if isinstance(error, OpenReadoutError) else unexpected(error)
         return _report(known, arguments)
     return result if isinstance(result, int) else 0
-
-
-class Terminated(KeyboardInterrupt):
-    """Somebody asked the program to end (SIGTERM); it cleans up as after Ctrl-C."""
-
-
-class _Ending:
-    """Handles the signals that ask the program to end, and remembers the exception that it raised.
-
-    A library whose import is interrupted may raise an ImportError in place of it, which is no fault of anybody.
-    """
-
-    def __init__(self) -> None:
-        self.came: KeyboardInterrupt | None = None
-
-    def __call__(self, number: int, frame: object) -> None:
-        self.came = Terminated() if number == signal.SIGTERM else KeyboardInterrupt()
-        raise self.came
-
-
-def _listen() -> _Ending:
-    """Set the handlers; a SIGINT that whoever started the program lets it ignore stays ignored."""
-    ending = _Ending()
-    with contextlib.suppress(ValueError):  # only the main thread may set handlers
-        signal.signal(signal.SIGTERM, ending)
-        before = signal.getsignal(signal.SIGINT)
-        if before is signal.default_int_handler or isinstance(before, _Ending):
-            signal.signal(signal.SIGINT, ending)
-    return ending
-
-
-def raise_if_ended() -> None:
-    """Raise again what a signal raised, where something has caught it on the way and raised another error."""
-    ending = signal.getsignal(signal.SIGTERM)
-    if isinstance(ending, _Ending) and ending.came is not None:
-        raise ending.came
 
 
 def _interrupted(cause: BaseException | None) -> int:

@@ -357,6 +357,7 @@ def run_inputs(inputs: Iterator[str], how: Printing, work: Callable[[str], Outco
     collected into one document.
     """
     from openreadout.cli import output
+    from openreadout.ending import raise_if_ended
 
     worst = 0
     envelopes: list[dict[str, Any]] = []
@@ -364,6 +365,7 @@ def run_inputs(inputs: Iterator[str], how: Printing, work: Callable[[str], Outco
     alone: bool | None = None
     codes: dict[int, int] = {}
     for path, following in _with_next(inputs):
+        raise_if_ended()
         if alone is None:
             first, alone = path, not following
         envelope, code = _one(path, how, work, alone)
@@ -417,7 +419,8 @@ def _one(
 ) -> tuple[dict[str, Any] | None, int]:
     """Work on one input: its envelope (None when it was passed over) and exit code."""
     from openreadout import serialize
-    from openreadout.cli import output, raise_if_ended, unexpected
+    from openreadout.cli import output, unexpected
+    from openreadout.ending import raise_if_ended
 
     try:
         outcome = work(path)

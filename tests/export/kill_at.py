@@ -5,6 +5,7 @@ call of the system that opens, writes, renames or removes is counted, and a proc
 processes are forks of one that has imported everything already, so that a moment costs a tenth of a second.
 
     python tests/export/kill_at.py [--signal NAME] [--lines] [--every N] [--way NAME]
+    python tests/export/kill_at.py --random COUNT [--lines] [--seed N]
 
 With `--lines` the moments are lines of Python instead, anywhere in the program and its libraries: none of them may
 swallow an interruption, or make another error of it.
@@ -16,6 +17,7 @@ import argparse
 import contextlib
 import importlib.util
 import os
+import random
 import shutil
 import signal
 import sys
@@ -26,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from openreadout.cli import run
+from openreadout.ending import leave_at_once, on_signal
 
 _SPEC = importlib.util.spec_from_file_location(
     "openreadout_tests_kill_many", Path(__file__).with_name("kill_many.py")
@@ -152,6 +155,7 @@ class Forked:
             os.dup2(fd, 1)
             os.dup2(fd, 2)
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            on_signal(leave_at_once)  # as the program does before it loads anything
             if self.way == "two-renames":
                 from openreadout.operations import target
 
@@ -229,6 +233,24 @@ class Forked:
         return "neither" if neither else "complete" if complete else "as it was"
 
 
+def at_random(count: int, seed: int, *, lines: bool) -> None:
+    """Kill at random moments, with each way and each signal in turn."""
+    chance = random.Random(seed)
+    ends: dict[str, int] = {}
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        forked = {}
+        for way in WAYS:
+            place = Path(folder) / way
+            place.mkdir()
+            forked[way] = Forked(place, way, lines=lines)
+        for number in range(count):
+            way = list(WAYS)[number // len(killing.SIGNALS) % len(WAYS)]
+            sent = killing.SIGNALS[number % len(killing.SIGNALS)]
+            how = forked[way].kill(chance.randint(1, forked[way].moments), sent)
+            ends[f"{sent.name} {how}"] = ends.get(f"{sent.name} {how}", 0) + 1
+    sys.stdout.write(f"{count} kills: {ends}\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--signal", default="SIGKILL")
@@ -236,7 +258,14 @@ def main() -> None:
     parser.add_argument("--lines", action="store_true")
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--first", type=int, default=1)
+    parser.add_argument(
+        "--random", type=int, metavar="COUNT", help="random moments and all signals"
+    )
+    parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    if options.random:
+        at_random(options.random, options.seed, lines=options.lines)
+        return
     for way in [options.way] if options.way else list(WAYS):
         ends: dict[str, int] = {}
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):

@@ -422,6 +422,16 @@ def test_a_kill_before_or_after_any_step_can_be_resumed(way):
     assert way in told
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_an_interruption_at_any_line_ends_as_one(name):
+    """Anywhere in the program and the libraries it calls; again a sample, another one each time."""
+    way = random.choice(["new", "overwrite", "archive"])
+    first = str(random.randrange(1, 30000))
+    told = kill_at("--lines", "--signal", name, "--way", way, "--first", first, "--every", "29989")
+    assert name in told
+
+
 def kill_at(*arguments):
     """Run the script of that name to its end; what it says last."""
     script = [sys.executable, str(Path(__file__).with_name("kill_at.py")), *arguments]
