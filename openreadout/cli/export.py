@@ -307,7 +307,7 @@ def _export(
 
 def _watched(bar: Any) -> Any:
     """Progress that notices an interruption which somebody swallowed: Dask has callbacks that no error leaves."""
-    from openreadout.cli import raise_if_ended
+    from openreadout.ending import raise_if_ended
 
     def look(done: int, total: int) -> None:
         raise_if_ended()

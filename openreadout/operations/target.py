@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -153,7 +154,11 @@ def partial_output(
             with Journal(path + JOURNAL, fingerprint, resume=resumed) as journal:
                 yield Partial(path, resumed, journal)
                 rename_into_place(path, target, claim, overwrite=overwrite)
+            remove(path + JOURNAL)
+            remove(path + RECORDS)
+            claim.keep = False
         except BaseException as error:
+            _remove_old(claim, target)
             if not claim.replaced(path) and _worth_keeping(path, error):
                 claim.keep = True
                 error.kept = path  # type: ignore[attr-defined]
@@ -167,9 +172,6 @@ def partial_output(
                 remove(path + RECORDS)
                 remove(path + JOURNAL)
             raise
-        claim.keep = False
-        remove(path + JOURNAL)
-        remove(path + RECORDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,9 +364,12 @@ class Claim:
         os.write(self.fd, f"\n{line}".encode())
         sync_file(self.fd)  # what follows must not reach the disk before it
 
-    def old(self) -> list[str]:
-        """The names that old outputs were to get."""
-        return [line.removeprefix(_MOVED) for line in self._lines() if line.startswith(_MOVED)]
+    def old(self, target: str) -> list[str]:
+        """Paths that old outputs of the target were to get; nothing but names that this module gives."""
+        folder, name = os.path.split(os.path.abspath(target))
+        names = [line.removeprefix(_MOVED) for line in self._lines() if line.startswith(_MOVED)]
+        ours = re.compile(rf"\.{re.escape(name)}\.old-[0-9a-f]{{8}}")
+        return [os.path.join(folder, old) for old in names if ours.fullmatch(old)]
 
     def replaced(self, path: str) -> bool:
         """Whether what lies at `path` is not the output that was marked as the new one, but the one it replaced."""
@@ -411,6 +416,13 @@ def claimed(path: str, target: str, *, shared: bool = False) -> Iterator[Claim]:
         os.close(fd)
 
 
+def _remove_old(claim: Claim, target: str) -> None:
+    """Remove what was moved aside, where the new output has its name already and the run was stopped after that."""
+    if os.path.lexists(target):
+        for aside in claim.old(target):
+            remove(aside)
+
+
 def _restore_old(claim: Claim, target: str, *, overwrite: bool) -> None:
     """Give an old output its name again, which a run moved aside and was killed before the new one took the name.
 
@@ -419,10 +431,8 @@ def _restore_old(claim: Claim, target: str, *, overwrite: bool) -> None:
     UsageError
         The target is there again, and is not to be replaced.
     """
-    folder, name = os.path.split(os.path.abspath(target))
-    for old in claim.old():
-        aside = os.path.join(folder, old)
-        if not old.startswith(f".{name}.old-") or "/" in old or not os.path.lexists(aside):
+    for aside in claim.old(target):
+        if not os.path.lexists(aside):
             continue
         if os.path.lexists(target):
             remove(aside)
