@@ -409,9 +409,12 @@ def claimed(path: str, target: str, *, shared: bool = False) -> Iterator[Claim]:
         claim = Claim(path, fd)
         try:
             yield claim
-        finally:
             if not claim.keep:
                 remove(path)
+        except BaseException:  # an interruption before the last line, too
+            if not claim.keep:
+                remove(path)
+            raise
     finally:
         os.close(fd)
 
