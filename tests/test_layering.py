@@ -83,7 +83,7 @@ def test_third_party_imports_are_declared(repository):
     declared = {requirement.split(">")[0].split("[")[0] for requirement in project["dependencies"]}
     # fsspec, ome-types and xarray come with bioio-base; the rest of the second line with the extra remote
     optional = {"dask", "xarray", "pytest", "hypothesis", "bioio_base", "fsspec", "ome_types"}
-    optional |= {"aiohttp", "yarl", "s3fs", "gcsfs"}
+    optional |= {"aiohttp", "yarl", "s3fs", "gcsfs", "distributed"}
     known = (
         {name.replace("-", "_") for name in declared}
         | optional
