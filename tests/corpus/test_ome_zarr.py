@@ -11,8 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from zarr.core.chunk_key_encodings import parse_chunk_key_encoding
+from zarr.core.dtype import get_data_type_from_json
 
 from openreadout.arrays import read_region
+from openreadout.codecs import ITEM_BYTES, CodecChain
 from openreadout.errors import CorruptDataError, OpenReadoutError, UnsupportedFeatureError
 from openreadout.registry import find_codec, make_source, open_dataset
 from openreadout.stores import DirectoryStore, ZipStore
@@ -301,6 +304,58 @@ def test_zarr_documents(file, item):
             parse(document)
     else:
         assert parse(document).shape == tuple(document["shape"])
+
+
+PLAIN = {
+    "zarr_format": 3, "node_type": "array", "shape": [4, 6, 8], "data_type": "uint8", "fill_value": 0,
+    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 3, 4]}},
+    "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+    "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+}  # fmt: skip
+
+
+def _fragments(name: str) -> list:
+    """Parts of documents, each with the folder that says what it is."""
+    files = [param.values[0] for param in _documents("real-zarr-metadata")]
+    return [
+        pytest.param(file.parent, value, id=f"{file.parent.parent.name}-{file.parent.name}-{key}")
+        for file in files
+        if file.name == name
+        for key, value in json.loads(file.read_text(encoding="utf-8")).items()
+    ]
+
+
+@pytest.mark.parametrize(("folder", "value"), _fragments("fill_values.json"))
+def test_zarr_fill_values(folder, value):
+    found = parse_v3(PLAIN | {"data_type": folder.name, "fill_value": value})
+    if found.dtype.name not in ITEM_BYTES:
+        assert folder.name in ("numpy_datetime64", "numpy_timedelta64", "raw", "struct")
+        return
+    theirs = get_data_type_from_json(folder.name, zarr_format=3)
+    wanted = np.asarray(theirs.from_json_scalar(value, zarr_format=3))
+    assert np.array_equal(np.asarray(found.fill_value, wanted.dtype), wanted, equal_nan=True)
+
+
+@pytest.mark.parametrize(("folder", "value"), _fragments("cases.json"))
+def test_zarr_codecs_and_keys(folder, value):
+    kind, name = folder.parent.name, folder.name
+    if kind == "chunk_grid":
+        with pytest.raises(UnsupportedFeatureError, match=name):
+            parse_v3(PLAIN | {"chunk_grid": value})
+    elif kind == "chunk_key_encoding":
+        theirs = parse_chunk_key_encoding({"name": value} if isinstance(value, str) else value)
+        found = parse_v3(PLAIN | {"chunk_key_encoding": value})
+        assert found.keys.key((1, 2, 3)) == theirs.encode_chunk_key((1, 2, 3))
+    else:
+        before = () if name in ("bytes", "gzip", "zstd") else (value,)
+        after = (value,) if name in ("gzip", "zstd") else ()
+        bytes_codec = (value,) if name == "bytes" else tuple(PLAIN["codecs"])
+        found = parse_v3(PLAIN | {"codecs": [*before, *bytes_codec, *after]})
+        if name in ("cast_value", "scale_offset"):
+            with pytest.raises(UnsupportedFeatureError, match=name):
+                CodecChain.build(found.codecs, find_codec)
+        else:
+            CodecChain.build(found.codecs, find_codec)
 
 
 @pytest.mark.parametrize(
