@@ -13,7 +13,7 @@ import pytest
 
 from openreadout.operations import parts as parts_module
 from openreadout.operations import walk
-from openreadout.operations.target import claimed
+from openreadout.operations.claim import claimed
 from openreadout.testing import find_cases
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -288,16 +288,30 @@ def test_killed_parts_that_run_again_give_the_same_bytes(tmp_path, killing):
     target = tmp_path / "out.ome.zarr"
     options = ("--shards", "128,128")  # cells of a part come one after the other
     killing.finish(source, tmp_path / "one.ome.zarr", *options)
+    records = tmp_path / ".out.ome.zarr.partial" / ".parts"
     kills = 0
     for n in (1, 2, 3):
-        for pause in (0.9, 1.3, 1.9):
-            running = subprocess.Popen(
-                [*killing.command(source, target, *options), "--part", f"{n}/3", "--threads", "1"],
-                stdout=subprocess.DEVNULL,
-            )
-            time.sleep(pause)
-            running.send_signal(signal.SIGKILL)
-            kills += running.wait() == -signal.SIGKILL
+        for _ in range(3):
+            # killed as soon as it has begun a file of notes, and as soon as it has noted a cell
+            for noted in (0, 1):
+                before = {path: path.stat().st_size for path in records.glob("*.cells")}
+                running = subprocess.Popen(
+                    [
+                        *killing.command(source, target, *options),
+                        "--part",
+                        f"{n}/3",
+                        "--threads",
+                        "1",
+                    ],
+                    stdout=subprocess.DEVNULL,
+                )
+                while running.poll() is None:
+                    sizes = {path: path.stat().st_size for path in records.glob("*.cells")}
+                    if any(size >= noted and path not in before for path, size in sizes.items()):
+                        running.send_signal(signal.SIGKILL)
+                        break
+                    time.sleep(0.001)
+                kills += running.wait() == -signal.SIGKILL
         killing.finish(source, target, *options, "--part", f"{n}/3")
         assert not target.exists()
     assert kills > 0
