@@ -9,7 +9,7 @@ from openreadout import registry
 from openreadout.access import Origin
 from openreadout.contracts import FormatDescriptor
 from openreadout.model import Dataset
-from openreadout.remote.urls import is_url
+from openreadout.remote.urls import absolute
 
 
 def open_dataset(path: str | os.PathLike[str], axes: str | None = None) -> Dataset:
@@ -46,8 +46,7 @@ def open_dataset(path: str | os.PathLike[str], axes: str | None = None) -> Datas
     """
     name = os.fsdecode(path)
     dataset = registry.open_dataset(name, axes=axes)
-    place = name if is_url(name) else os.path.abspath(name)
-    origin = Origin(open_dataset, place, axes)
+    origin = Origin(open_dataset, absolute(name), axes)
     images = tuple(replace(item, origin=(origin, n)) for n, item in enumerate(dataset.images))
     return replace(dataset, images=images, origin=origin)
 

@@ -105,3 +105,15 @@ def lock_file(fd: int, *, shared: bool = False) -> bool:
         # a file system without locks: two exports to one target then differ in the order of their renames only
         return error.errno in (errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS)
     return True
+
+
+def remove(path: str) -> None:
+    """Remove a file or a folder of ours; what cannot be removed is left."""
+    import contextlib
+    import shutil
+
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            os.unlink(path)

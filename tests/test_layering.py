@@ -15,7 +15,7 @@ PLUGINS = Path(__file__).resolve().parents[1] / "plugins"
 CORE = Path(__file__).resolve().parents[1] / "openreadout"
 ALLOWED_CORE = {
     "contracts", "results", "encoded", "planes", "pyramid", "model", "stores", "arrays", "codecs", "errors", "limits",
-    "record", "units", "system", "workers", "remote", "__version__",
+    "jsons", "zips", "record", "units", "system", "workers", "remote", "__version__",
 }  # fmt: skip
 SHARED = {"openreadout_ome_xml"}
 VIEWERS = {

@@ -444,7 +444,7 @@ def _one(
         if how.skip_unknown and isinstance(error, UnknownFormatError):
             return None, 0
         envelope, code = _failed(error, path, how)
-    except Exception as error:
+    except Exception as error:  # a fault of this program, which ends this input and not the others
         raise_if_ended()
         if how.debug:
             raise

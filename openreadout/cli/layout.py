@@ -94,9 +94,8 @@ def table(rows: Sequence[Sequence[str]], head: str, gap: str = "   ") -> list[st
         padded = [pad(cell, size) for cell, size in zip(cells, widths, strict=False)]
         shown = [text for text, size in zip(padded, widths, strict=False) if size]
         before = head if n == 0 else " " * visible(head)
-        if (
-            len(shown) > 1 and visible(shown[0]) <= SHORT
-        ):  # what goes on leaves the first column free
+        # what goes on leaves the first column free
+        if len(shown) > 1 and visible(shown[0]) <= SHORT:
             before += shown.pop(0) + gap
         lines += hang(before, shown, gap)
     return lines

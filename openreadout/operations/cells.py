@@ -73,7 +73,7 @@ def attempt(work: Callable[[Job, Task], Result], job: Job, task: Task) -> Result
     except MemoryError:
         hint = "--memory makes do with less of it"
         return Failure(StorageError("there is not enough memory on a worker", hint=hint))
-    except Exception as error:
+    except Exception as error:  # one that cannot be unpickled would leave the other side waiting
         text = f"{type(error).__name__}: {error}"[:500]
         return Failure(
             OpenReadoutError(

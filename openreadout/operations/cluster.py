@@ -24,13 +24,15 @@ from openreadout import registry
 from openreadout.contracts import Share, Written
 from openreadout.errors import OpenReadoutError, StorageError, UsageError, storage_error
 from openreadout.operations.cells import Failure, Job, Task, attempt, compare_cell, write_cell
-from openreadout.operations.order import Order, absolute, plan_fingerprint
+from openreadout.operations.order import Order, plan_fingerprint
 from openreadout.operations.parts import take_notes
 from openreadout.operations.readback import ReadBack
 from openreadout.operations.records import Key, Notes, key_of, read_notes
-from openreadout.operations.target import RECORDS, partial_output, remove
+from openreadout.operations.target import RECORDS, partial_output
 from openreadout.operations.walk import Pass, stages
 from openreadout.operations.writing import Cell, Progress, Writing
+from openreadout.remote.urls import absolute
+from openreadout.system import remove
 from openreadout.workers import Workers
 
 Result = TypeVar("Result")
@@ -90,7 +92,7 @@ def write_on_cluster(
             steps=tuple(stages(plan, CELLS_WANTED, CELL_BYTES)),
         )
         with Notes(records, sync=options.sync) as notes:
-            for cell in _written(cluster, order, run, found, records):
+            for cell in _written(cluster, order, run, found, partial.path):
                 notes.add(cell)
         sink = create(plan, partial.path, resume=True)
         try:
@@ -102,7 +104,7 @@ def write_on_cluster(
             sink.abort()
             raise
         if options.verify:
-            _compare(cluster, order, run, found, records)
+            _compare(cluster, order, run, found, partial.path)
         written = sink.written()
         known = [found[key_of(step, index)] for step in run.steps for index in run.cells(step)]
         copied, encoded = (sum(getattr(c, name) for c in known) for name in ("copied", "encoded"))
@@ -123,9 +125,9 @@ def _begin(partial: str, records: str, *, resumed: bool) -> dict[Key, Cell]:
 
 
 @contextlib.contextmanager
-def _job(order: Order, partial: str, records: str, token: str) -> Iterator[Job]:
+def _job(order: Order, partial: str, token: str) -> Iterator[Job]:
     """A job that workers may work on while the context lasts."""
-    permit = os.path.join(records, f"{token}-{secrets.token_hex(4)}{RUN}")
+    permit = os.path.join(partial + RECORDS, f"{token}-{secrets.token_hex(4)}{RUN}")
     try:
         with open(permit, "xb"):
             pass
@@ -145,14 +147,13 @@ def _job(order: Order, partial: str, records: str, token: str) -> Iterator[Job]:
 
 
 def _written(
-    cluster: Cluster, order: Order, run: Writing, found: dict[Key, Cell], records: str
+    cluster: Cluster, order: Order, run: Writing, found: dict[Key, Cell], partial: str
 ) -> Iterator[Cell]:
     """Write every cell that is not in `found`, and add it there.
 
     All images come to their first levels before any comes to those that are made from these.
     """
-    partial = records.removesuffix(RECORDS)
-    with _job(order, partial, records, cluster.token) as job:
+    with _job(order, partial, cluster.token) as job:
         for steps in _turns(run.steps):
             cells = ((step, index) for step in steps for index in run.cells(step))
             todo = ((*cell, ()) for cell in cells if key_of(*cell) not in found)
@@ -177,10 +178,9 @@ def _turns(steps: Iterable[Pass]) -> list[list[Pass]]:
 
 
 def _compare(
-    cluster: Cluster, order: Order, run: Writing, found: dict[Key, Cell], records: str
+    cluster: Cluster, order: Order, run: Writing, found: dict[Key, Cell], partial: str
 ) -> None:
     """Read everything back on the workers; axes, sizes and scales here."""
-    partial = records.removesuffix(RECORDS)
     ReadBack(run).verify(partial, steps=())
     tasks = (
         (step, index, found[key_of(step, index)].digests)
@@ -188,7 +188,7 @@ def _compare(
         for index in run.cells(step)
     )
     with (
-        _job(order, partial, records, cluster.token) as job,
+        _job(order, partial, cluster.token) as job,
         contextlib.closing(
             cluster.map(compare_cell, job, tasks, lambda: run.advance(0))
         ) as results,
@@ -267,9 +267,8 @@ class Cluster:
                 memory_limit=None,
                 silence_logs=logging.CRITICAL,
             )
-        self._dask.gc.disable_gc_diagnosis(
-            force=True
-        )  # it would swallow an interruption that comes in it
+        # it would swallow an interruption that comes in it
+        self._dask.gc.disable_gc_diagnosis(force=True)
         return self._stack.enter_context(cluster)
 
     def map(

@@ -20,7 +20,6 @@ from openreadout import registry
 from openreadout.contracts import ExportPlan, Written
 from openreadout.errors import OpenReadoutError, StorageError, storage_error
 from openreadout.model import Dataset
-from openreadout.operations.cluster import write_on_cluster
 from openreadout.operations.copying import stored_in_chunks
 from openreadout.operations.order import ExportOptions, Order, ordered, planned
 from openreadout.operations.parts import commit, refuse_other_than_folder, write_part
@@ -67,6 +66,8 @@ def export(
             refuse_other_than_folder(target)
             guard(path, order.members, target, overwrite=options.overwrite)
             _refuse_full_disk(order.plan, target)
+            from openreadout.operations.cluster import write_on_cluster
+
             counts = write_on_cluster(order, options.dask, workers.threads, progress)
         else:
             counts = _write(order, workers, progress)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -18,7 +17,7 @@ from openreadout.operations.corrections import Corrections, corrected
 from openreadout.operations.plan import absent_planes, make_plan
 from openreadout.operations.storage import PlanOptions
 from openreadout.operations.target import default_output
-from openreadout.remote.urls import is_url
+from openreadout.remote.urls import absolute
 from openreadout.results import ExportReport
 from openreadout.stores import source_state, total_sizes
 
@@ -116,11 +115,6 @@ def planned(dataset: Dataset, options: ExportOptions) -> ExportPlan:
     """The plan for a data set that is open."""
     fixed, changes = corrected(dataset, options.corrections)
     return replace(make_plan(fixed, options.plan, registry.find_codec), changes=changes)
-
-
-def absolute(path: str) -> str:
-    """A path as another process finds it; a URL stays as it is."""
-    return path if is_url(path) else os.path.abspath(path)
 
 
 def plan_fingerprint(plan: ExportPlan, options: ExportOptions) -> str:

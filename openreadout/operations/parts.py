@@ -17,9 +17,10 @@ from openreadout.arrays import ChunkIndex
 from openreadout.contracts import Share, Written
 from openreadout.errors import UsageError
 from openreadout.operations.order import Order
+from openreadout.operations.part_target import Parts, part_output, parts_to_commit
 from openreadout.operations.readback import ReadBack
 from openreadout.operations.records import Key, Notes, key_of, read_notes
-from openreadout.operations.target import ARCHIVES, Parts, part_output, parts_to_commit
+from openreadout.operations.target import ARCHIVES
 from openreadout.operations.walk import Pass, stages
 from openreadout.operations.writing import Cell, Progress, Writing
 from openreadout.remote.urls import is_url
@@ -53,10 +54,10 @@ def write_part(
         run = Writing(
             order.plan, order.options.plan, sink, workers, progress, verified=False, steps=steps
         )
-        mine = shares(run, count)[number - 1]
+        shared = shares(run, count)
         there = read_notes(parts.records)
-        todo = [cell for cell in mine if key_of(*cell) not in there]
-        run.total = run.total * len(todo) // max(1, sum(map(len, shares(run, count))))
+        todo = [cell for cell in shared[number - 1] if key_of(*cell) not in there]
+        run.total = run.total * len(todo) // max(1, sum(map(len, shared)))
         copied = encoded = 0
         try:
             with Notes(parts.records, sync=order.options.sync) as notes:
@@ -180,10 +181,9 @@ def _complete(run: Writing, parts: Parts, target: str) -> dict[Key, Cell]:
         Parts lack cells.
     """
     found = read_notes(parts.records)
+    wanted = [[key_of(*cell) for cell in cells] for cells in shares(run, parts.count)]
     lacking = [
-        number
-        for number, cells in enumerate(shares(run, parts.count), 1)
-        if any(key_of(*cell) not in found for cell in cells)
+        number for number, keys in enumerate(wanted, 1) if any(key not in found for key in keys)
     ]
     if lacking:
         named = ", ".join(map(str, lacking[:MAX_NAMED]))
@@ -192,9 +192,4 @@ def _complete(run: Writing, parts: Parts, target: str) -> dict[Key, Cell]:
             f"{target}: {len(lacking)} of {parts.count} parts are not complete: {named}{more}",
             hint=f"run --part {lacking[0]}/{parts.count} and so on again; what is done of them stays",
         )
-    known = {key_of(step, index) for step in run.steps for index in _known(run, step)}
-    return {key: cell for key, cell in found.items() if key in known}
-
-
-def _known(run: Writing, step: Pass) -> Iterator[ChunkIndex]:
-    return run.cells(step) if from_source(run, step) else iter(())
+    return {key: found[key] for keys in wanted for key in keys}

@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import secrets
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NoReturn
 
-from openreadout.errors import (
-    OpenReadoutError,
-    StorageError,
-    UsageError,
-    VerificationError,
-    storage_error,
-)
+from openreadout.errors import OpenReadoutError, StorageError, UsageError, storage_error
+from openreadout.operations.claim import Claim, claimed
 from openreadout.operations.journal import Journal
-from openreadout.remote.urls import is_url, name_of
-from openreadout.system import exchange, lock_file, sync_file, sync_folder
+from openreadout.remote.urls import is_url, last_name
+from openreadout.system import exchange, remove, sync_folder
 
 ARCHIVES = (".ozx", ".zip")
 RECORDS = ".parts"
 """Folder of what several processes noted: in the hidden output while parts are written, beside it otherwise."""
 JOURNAL = ".files"
 """Ending of the file beside a partial output in which its complete files are noted."""
-FINGERPRINT_HEX = 32
 
 
 def default_output(path: str) -> str:
@@ -43,7 +34,7 @@ def default_output(path: str) -> str:
 
 def stem(path: str) -> str:
     """An input's name without the endings of its format."""
-    name = name_of(path) if is_url(path) else os.path.basename(os.path.abspath(path))
+    name = last_name(path)
     lower = name.lower()
     for ending in (
         ".companion.ome", ".ome.tiff", ".ome.tif", ".ome.btf", ".ome.zarr.zip", ".ome.zarr", ".zarr.zip", ".ome.xml",
@@ -147,7 +138,7 @@ def partial_output(
     """
     path = hidden(target)
     with claimed(f"{path}.lock", target) as claim:
-        _restore_old(claim, target, overwrite=overwrite)
+        restore_old(claim, target, overwrite=overwrite)
         resumed = _prepare(path, claim, fingerprint, target, resume=resume)
         claim.keep = resumed
         try:
@@ -174,249 +165,10 @@ def partial_output(
             raise
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """An output that is written in parts: its hidden folder, where processes note, and how many parts it has."""
-
-    path: str
-    records: str
-    count: int
-
-
-@contextlib.contextmanager
-def part_output(target: str, *, fingerprint: str, count: int) -> Iterator[Parts]:
-    """Give the hidden folder that all parts write to, and keep others from clearing it away meanwhile.
-
-    Raises
-    ------
-    UsageError
-        An export that is not in parts, or a commit, is writing or was interrupted; or the parts that are there were
-        made from another source, with other options or in another number.
-    """
-    path = hidden(target)
-    with claimed(f"{path}.lock", target, shared=True) as claim:
-        claim.keep = True
-        records = os.path.join(path, RECORDS)
-        if claim.replaced(path) or os.path.isdir(path + RECORDS):
-            _refuse_left(target, path)
-        if not os.path.lexists(path):
-            _begin_parts(path, f"{fingerprint} {count}")
-        known = _begun(records)
-        if known is None:
-            _refuse_left(target, path)
-        if known != f"{fingerprint} {count}":
-            raise UsageError(
-                f"{target}: the parts that are there were made from another source, with other options or as "
-                f"{known.partition(' ')[2]} parts",
-                hint=f"run all parts with the same options, or remove {path} to start anew",
-            )
-        yield Parts(path, records, count)
-
-
-def _refuse_left(target: str, path: str) -> NoReturn:
-    raise UsageError(
-        f"{target}: {path} is there, which an interrupted export or commit left",
-        hint="end that with --resume or --commit, or remove the folder to start anew",
-    )
-
-
-PLAN = "plan"
-"""File in the folder of records: the fingerprint and the number of parts."""
-
-
-def _begin_parts(path: str, plan: str) -> None:
-    """Make the hidden folder with its plan in one step, so that every part sees both or neither."""
-    fresh = f"{path}-{secrets.token_hex(4)}"
-    try:
-        os.makedirs(os.path.join(fresh, RECORDS))
-        with open(os.path.join(fresh, RECORDS, PLAN), "w", encoding="ascii") as file:
-            file.write(plan)
-        with contextlib.suppress(OSError):  # another part was first, as the one who asks next sees
-            os.rename(fresh, path)
-    except OSError as error:
-        raise storage_error(error, path) from error
-    finally:
-        remove(fresh)
-
-
-def _begun(records: str) -> str | None:
-    """Fingerprint and number of the parts that are there; None where there are none."""
-    try:
-        with open(os.path.join(records, PLAN), encoding="ascii", errors="replace") as file:
-            return file.read(MAX_PLAN)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise storage_error(error, records) from error
-
-
-MAX_PLAN = 200
-
-
-@contextlib.contextmanager
-def parts_to_commit(target: str, *, overwrite: bool, fingerprint: str) -> Iterator[Parts]:
-    """Give what the parts of a target wrote, and rename it to the target at the end.
-
-    When the body raises, the target is as it was and the parts stay, but for a failed verification.
-
-    Raises
-    ------
-    UsageError
-        There are no parts, some are being written, or they were made from another source or with other options.
-    """
-    path = hidden(target)
-    aside = path + RECORDS
-    with claimed(f"{path}.lock", target) as claim:
-        claim.keep = os.path.lexists(path)
-        _restore_old(claim, target, overwrite=overwrite)
-        if claim.replaced(path):
-            claim.keep = False
-            remove(path)
-            remove(aside)
-            raise UsageError(f"{target}: the parts are already committed")
-        inside = os.path.join(path, RECORDS)
-        _put_back(aside, inside)
-        known, _, count = (_begun(inside) or "").partition(" ")
-        if not known:
-            raise UsageError(
-                f"{target}: no part of it has been written",
-                hint="run --part 1/N to --part N/N with the same options first",
-            )
-        if known != fingerprint:
-            raise UsageError(
-                f"{target}: the source or the options are not those of the parts",
-                hint=f"give --commit the options of the parts, or remove {path} to start anew",
-            )
-        try:
-            os.rename(
-                inside, aside
-            )  # beside it, so that nothing but the output gets the final name
-            claim.write(fingerprint)
-            yield Parts(path, aside, int(count))
-            rename_into_place(path, target, claim, overwrite=overwrite)
-            claim.keep = False
-            remove(aside)
-        except BaseException as error:
-            if isinstance(error, VerificationError):
-                claim.keep = False
-                remove(path)
-                remove(aside)
-            elif not claim.replaced(path):
-                claim.write("")
-                _put_back(aside, inside)
-            if isinstance(error, OSError) and not isinstance(error, OpenReadoutError):
-                raise storage_error(error, path) from error
-            raise
-
-
-def _put_back(aside: str, inside: str) -> None:
-    """Move what parts noted to where they look for it."""
-    if os.path.isdir(aside) and os.path.isdir(os.path.dirname(inside)):
-        with contextlib.suppress(OSError):
-            os.rename(aside, inside)
-
-
 def hidden(target: str) -> str:
     """The hidden sibling under which a target is written."""
     folder, name = os.path.split(os.path.abspath(target))
     return os.path.join(folder, f".{name}.partial")
-
-
-class Claim:
-    """The lock file of a target, held while an output is written.
-
-    Its first line is the fingerprint. Others, written before an old output and the new one change names, tell the new
-    one apart, and where the old one was moved to: after a kill, what lies under the hidden name may be the old output.
-    A process can be killed between any two steps, so that each line may be missing or cut short.
-    """
-
-    def __init__(self, path: str, fd: int) -> None:
-        self.path = path
-        self.fd = fd
-        self.keep = False
-
-    def _lines(self) -> list[str]:
-        os.lseek(self.fd, 0, os.SEEK_SET)
-        return os.read(self.fd, 1 << 16).decode("utf-8", "replace").split("\n")
-
-    def read(self) -> str:
-        """The fingerprint; empty where the one who was to write it did not come to its end."""
-        first = self._lines()[0]
-        whole = len(first) == FINGERPRINT_HEX and not set(first) - set("0123456789abcdef")
-        return first if whole else ""
-
-    def write(self, fingerprint: str) -> None:
-        """Begin with a fingerprint."""
-        os.ftruncate(self.fd, 0)
-        os.lseek(self.fd, 0, os.SEEK_SET)
-        os.write(self.fd, fingerprint.encode("utf-8"))
-
-    def mark(self, path: str) -> None:
-        """Note which entry is the new output."""
-        self._add(str(os.lstat(path).st_ino))
-
-    def moved(self, name: str) -> None:
-        """Note the name beside the target that an old output is about to get."""
-        self._add(f"{_MOVED}{name}")
-
-    def _add(self, line: str) -> None:
-        os.lseek(self.fd, 0, os.SEEK_END)
-        os.write(self.fd, f"\n{line}".encode())
-        sync_file(self.fd)  # what follows must not reach the disk before it
-
-    def old(self, target: str) -> list[str]:
-        """Paths that old outputs of the target were to get; nothing but names that this module gives."""
-        folder, name = os.path.split(os.path.abspath(target))
-        names = [line.removeprefix(_MOVED) for line in self._lines() if line.startswith(_MOVED)]
-        ours = re.compile(rf"\.{re.escape(name)}\.old-[0-9a-f]{{8}}")
-        return [os.path.join(folder, old) for old in names if ours.fullmatch(old)]
-
-    def replaced(self, path: str) -> bool:
-        """Whether what lies at `path` is not the output that was marked as the new one, but the one it replaced."""
-        marks = [line for line in self._lines()[1:] if not line.startswith(_MOVED)]
-        try:
-            return bool(marks) and str(os.lstat(path).st_ino) not in marks
-        except OSError:
-            return False
-
-
-_MOVED = "old "
-
-
-@contextlib.contextmanager
-def claimed(path: str, target: str, *, shared: bool = False) -> Iterator[Claim]:
-    """Hold the lock file of a target; with `shared` together with others that do the same.
-
-    Raises
-    ------
-    UsageError
-        Somebody else holds it.
-    """
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise storage_error(error, path) from error
-    try:
-        if (
-            not lock_file(fd, shared=shared)
-            or not os.path.exists(path)
-            or os.stat(path).st_ino != os.fstat(fd).st_ino
-        ):
-            raise UsageError(
-                f"{target}: another export is writing to it",
-                hint="wait for it to end, or choose another place with -o",
-            )
-        claim = Claim(path, fd)
-        try:
-            yield claim
-            if not claim.keep:
-                remove(path)
-        except BaseException:  # an interruption before the last line, too
-            if not claim.keep:
-                remove(path)
-            raise
-    finally:
-        os.close(fd)
 
 
 def _remove_old(claim: Claim, target: str) -> None:
@@ -426,7 +178,7 @@ def _remove_old(claim: Claim, target: str) -> None:
             remove(aside)
 
 
-def _restore_old(claim: Claim, target: str, *, overwrite: bool) -> None:
+def restore_old(claim: Claim, target: str, *, overwrite: bool) -> None:
     """Give an old output its name again, which a run moved aside and was killed before the new one took the name.
 
     Raises
@@ -557,12 +309,3 @@ def _rename_new(partial: str, target: str) -> None:
 def _sync_parent(target: str) -> None:
     with contextlib.suppress(OSError):
         sync_folder(os.path.dirname(os.path.abspath(target)))
-
-
-def remove(path: str) -> None:
-    """Remove a file or a folder of ours; what cannot be removed is left."""
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
-            os.unlink(path)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from openreadout.errors import CorruptDataError
-from openreadout.limits import MAX_JSON_CONTAINERS
+from openreadout.jsons import parse_json
 
 V2 = frozenset((".zattrs", ".zgroup", ".zarray"))
 V3 = frozenset(("zarr.json",))
@@ -33,12 +33,7 @@ def copies(
 
 
 def _object(data: bytes, where: str, path: str) -> dict[str, Any]:
-    if data.count(b"[") + data.count(b"{") > MAX_JSON_CONTAINERS:
-        raise CorruptDataError("too many lists and objects", path=path, where=where)
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise CorruptDataError("the document is not JSON", path=path, where=where) from error
+    found = parse_json(data, where, path)
     if not isinstance(found, dict):
         raise CorruptDataError("the document is not a JSON object", path=path, where=where)
     return found

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from openreadout.errors import CorruptDataError, RemoteError
-from openreadout.remote.transport import Answer, Listing, failed
+from openreadout.errors import RemoteError
+from openreadout.remote.transport import Answer, Listing, failed, other_bytes, plain, too_large
 from openreadout.remote.urls import shown
 
 _NOT_HERE = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+_UNLISTED = object()
+"""Stands for the entries of a folder that may not be listed."""
 
 
 def google() -> SystemTransport:
@@ -39,67 +41,57 @@ class SystemTransport:
         if size is None:
             return None
         if offset is None and size > length:
-            raise CorruptDataError(
-                f"{size} bytes, more than the {length} that are accepted", path=url
-            )
+            raise too_large(url, size, length)
         stop = min(size, start + length)
         if stop <= start:
             return Answer(b"", size)
-        try:
-            data = bytes(self._system.cat_file(_plain(url), start=start, end=stop))
-        except _NOT_HERE:
+        data = self._ask(url, lambda place: self._system.cat_file(place, start=start, end=stop))
+        if data is None:
             return None
-        except Exception as error:
-            _fail(error, url)
         if len(data) != stop - start:
-            raise failed(RemoteError(f"{shown(url)}: the server gave other bytes than asked for"))
-        return Answer(data, size)
+            raise failed(other_bytes(url))
+        return Answer(bytes(data), size)
 
     def size(self, url: str) -> int | None:
-        try:
-            said = self._system.info(_plain(url))
-        except _NOT_HERE:
-            return None
-        except Exception as error:
-            _fail(error, url)
-        return int(said["size"]) if said.get("type") == "file" else None
+        said = self._ask(url, self._system.info)
+        return int(said["size"]) if said is not None and said.get("type") == "file" else None
 
     def listing(self, url: str) -> Listing | None:
-        try:
-            entries = self._system.ls(_plain(url), detail=True)
-        except _NOT_HERE:
-            return Listing(frozenset(), frozenset())
-        except PermissionError:
+        def entries(place: str) -> Any:
+            try:
+                return self._system.ls(place, detail=True)
+            except PermissionError:
+                return _UNLISTED
+
+        found = self._ask(url, entries)
+        if found is _UNLISTED:
             return None
-        except Exception as error:
-            _fail(error, url)
         names: dict[str, list[str]] = {"directory": [], "file": []}
-        for entry in entries:
+        for entry in found or ():
             names.setdefault(entry["type"], []).append(entry["name"].rstrip("/").rpartition("/")[2])
         return Listing(frozenset(names["directory"]), frozenset(names["file"]))
 
     def walk(self, url: str) -> Iterator[tuple[str, int]] | None:
-        base = _plain(url)
-        try:
-            found = self._system.find(base, detail=True)
-        except _NOT_HERE:
-            found = {}
-        except Exception as error:
-            _fail(error, url)
-        start = len(base.strip("/")) + 1
+        found = self._ask(url, lambda place: self._system.find(place, detail=True)) or {}
+        start = len(_place(url).strip("/")) + 1
         return (
             (name.strip("/")[start:], int(entry["size"]))
             for name, entry in found.items()
             if entry.get("type") == "file"
         )
 
+    def _ask(self, url: str, work: Callable[[str], Any]) -> Any:
+        """What the file system answers, None when there is nothing."""
+        try:
+            return work(_place(url))
+        except _NOT_HERE:
+            return None
+        except Exception as error:  # each file system of fsspec raises its own, of no common kind
+            raise failed(
+                RemoteError(f"{shown(url)}: the server did not give it ({plain(error)})", path=url)
+            ) from error
 
-def _plain(url: str) -> str:
+
+def _place(url: str) -> str:
+    """An address as fsspec's file systems take it, without its scheme."""
     return url.partition("://")[2].rstrip("/")
-
-
-def _fail(error: Exception, url: str) -> NoReturn:
-    text = " ".join(str(error).split())[:200] or type(error).__name__
-    raise failed(
-        RemoteError(f"{shown(url)}: the server did not give it ({text})", path=url)
-    ) from error

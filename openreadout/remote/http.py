@@ -6,9 +6,9 @@ Everything a server says is checked: the length of a body, the range that it cla
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import aiohttp
 from fsspec.asyn import get_loop
@@ -18,21 +18,31 @@ from yarl import URL
 from openreadout.errors import CorruptDataError, RemoteError
 from openreadout.limits import MAX_INDEX_BYTES, MAX_REQUESTS
 from openreadout.remote.index import index_names
-from openreadout.remote.transport import Answer, Listing, Watch, failed, wait_for
+from openreadout.remote.transport import (
+    CONNECT_SECONDS,
+    PIECE,
+    SILENCE_SECONDS,
+    TRIES,
+    Answer,
+    Listing,
+    Watch,
+    changed,
+    failed,
+    other_bytes,
+    pause,
+    plain,
+    too_large,
+    wait_for,
+)
 from openreadout.remote.urls import shown, split
 
-TRIES = 4
-BACKOFF_SECONDS = 0.25
-"""Before the second try; twice as long before each further one."""
 LONGEST_WAIT_SECONDS = 10.0
 """Whatever a server asks for in Retry-After."""
-CONNECT_SECONDS = 15.0
-SILENCE_SECONDS = 30.0
-"""How long a server may be silent inside a response."""
 RESPONSE_SECONDS = 900.0
 """One response in all, so that a body that drips for ever ends."""
 MAX_REDIRECTS = 5
-PIECE = 1 << 18
+AS_IS = {"Accept-Encoding": "identity"}
+"""Asks for the bytes as they are stored; packed ones have other offsets."""
 
 _MISSING = (404, 410)
 _AGAIN = (403, 408, 425, 429, 500, 502, 503, 504)
@@ -71,12 +81,26 @@ class _Wanted(NamedTuple):
     tag: str | None
 
     def headers(self) -> dict[str, str]:
-        headers = {"Accept-Encoding": "identity"}
+        headers = dict(AS_IS)
         if self.offset is not None:
             headers["Range"] = f"bytes={self.offset}-{self.offset + self.length - 1}"
         if self.tag is not None:
             headers["If-Match"] = self.tag
         return headers
+
+
+@dataclass(frozen=True, slots=True)
+class _Request(Generic[Result]):
+    """What is asked of a server, and what makes a result of its response.
+
+    `no_head` is the result where the server does not know the method HEAD.
+    """
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    take: Callable[[aiohttp.ClientResponse], Awaitable[Result]]
+    no_head: Result | None = None
 
 
 async def _client(**options: Any) -> aiohttp.ClientSession:
@@ -111,16 +135,14 @@ class HttpTransport:
         if offset is not None and length <= 0:
             return Answer(b"")
         wanted = _Wanted(offset, length, tag)
-        return self._ask("GET", url, wanted.headers(), lambda r: _body(r, url, wanted))
+        return self._ask(_Request("GET", url, wanted.headers(), lambda r: _body(r, url, wanted)))
 
     def size(self, url: str) -> int | None:
-        headers = {"Accept-Encoding": "identity"}
-
         async def length(response: aiohttp.ClientResponse) -> int:
             told = response.headers.get("Content-Length", "")
             return int(told) if told.isascii() and told.isdigit() and len(told) < 19 else -1
 
-        found = self._ask("HEAD", url, headers, length, no_head=-1)
+        found = self._ask(_Request("HEAD", url, AS_IS, length, no_head=-1))
         if found != -1:
             return found
         # a server that does not know HEAD, or answers it without a length
@@ -146,70 +168,49 @@ class HttpTransport:
                 return b""
             return (await _body(response, url, _Wanted(None, MAX_INDEX_BYTES, None))).data
 
-        headers = {"Accept-Encoding": "identity"}
         try:
             with Watch():  # of its own: what comes here is no failure
-                return self._ask("GET", f"{base}/{query}", headers, html, tries=1)
+                return self._ask(_Request("GET", f"{base}/{query}", AS_IS, html), tries=1)
         except (RemoteError, CorruptDataError):
-            return (
-                None  # it does not list, whatever its reason; nobody takes that for an empty folder
-            )
+            # it does not list, whatever its reason; nobody takes that for an empty folder
+            return None
 
     def walk(self, url: str) -> Iterator[tuple[str, int]] | None:
         return None  # index pages tell no exact sizes
 
-    def _ask(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        take: Callable[[aiohttp.ClientResponse], Awaitable[Result]],
-        *,
-        no_head: Result | None = None,
-        tries: int = TRIES,
-    ) -> Result | None:
-        return wait_for(self._tries(method, url, headers, take, no_head, tries), url)
+    def _ask(self, request: _Request[Result], tries: int = TRIES) -> Result | None:
+        work = self._tries(request, tries)
+        return wait_for(work, request.url)
 
-    async def _tries(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        take: Callable[[aiohttp.ClientResponse], Awaitable[Result]],
-        no_head: Result | None,
-        tries: int,
-    ) -> Result | None:
+    async def _tries(self, request: _Request[Result], tries: int) -> Result | None:
         for turn in range(1, tries + 1):
             try:
-                return await self._once(method, url, headers, take, no_head)
+                return await self._once(request)
             except _Again as again:
                 if turn == tries:
                     often = f", {turn} times" if turn > 1 else ""
                     raise RemoteError(
-                        f"{shown(url)}: {again}{often}", hint=again.hint, path=url
+                        f"{shown(request.url)}: {again}{often}", hint=again.hint, path=request.url
                     ) from again.__cause__
-                await asyncio.sleep(_pause(turn, again.wait))
+                await asyncio.sleep(min(LONGEST_WAIT_SECONDS, max(pause(turn), again.wait or 0.0)))
         raise AssertionError("the last turn returns or raises")
 
-    async def _once(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        take: Callable[[aiohttp.ClientResponse], Awaitable[Result]],
-        no_head: Result | None,
-    ) -> Result | None:
+    async def _once(self, request: _Request[Result]) -> Result | None:
+        url = request.url
         session = await self._system.set_session()
         try:
             async with session.request(
-                method, URL(url, encoded=True), headers=headers, max_redirects=MAX_REDIRECTS
+                request.method,
+                URL(url, encoded=True),
+                headers=request.headers,
+                max_redirects=MAX_REDIRECTS,
             ) as response:
                 if response.status in _MISSING:
                     return None
-                if method == "HEAD" and response.status in (405, 501):
-                    return no_head
+                if request.method == "HEAD" and response.status in (405, 501):
+                    return request.no_head
                 _refuse(response, url)
-                return await take(response)
+                return await request.take(response)
         except RemoteError:  # which is an OSError too
             raise
         except (
@@ -219,32 +220,21 @@ class HttpTransport:
         ) as error:
             # also a redirect to something that is no web address
             raise RemoteError(
-                f"{shown(url)}: the server sends us elsewhere, to no good address ({_plain(error)})",
+                f"{shown(url)}: the server sends us elsewhere, to no good address ({plain(error)})",
                 path=url,
             ) from error
         except aiohttp.ClientConnectorCertificateError as error:
-            raise RemoteError(f"{shown(url)}: {_plain(error)}", path=url) from error
+            raise RemoteError(f"{shown(url)}: {plain(error)}", path=url) from error
         except TimeoutError as error:
             raise _Again("the server did not answer in time") from error
         except aiohttp.ClientPayloadError as error:
             raise _Again("the connection was cut inside the response") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise _Again(f"the server was not reached or hung up ({_plain(error)})") from error
+            raise _Again(f"the server was not reached or hung up ({plain(error)})") from error
         except ValueError as error:
             if isinstance(error, CorruptDataError):
                 raise
-            raise RemoteError(f"{shown(url)}: no address ({_plain(error)})", path=url) from error
-
-
-def _pause(turn: int, asked: float | None) -> float:
-    """Seconds before the next try; not the same for all threads that were turned away together."""
-    pause = BACKOFF_SECONDS * 2 ** (turn - 1) * random.uniform(0.75, 1.25)  # noqa: S311
-    return float(min(LONGEST_WAIT_SECONDS, max(pause, asked or 0.0)))
-
-
-def _plain(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return text[:200] or type(error).__name__
+            raise RemoteError(f"{shown(url)}: no address ({plain(error)})", path=url) from error
 
 
 def _refuse(response: aiohttp.ClientResponse, url: str) -> None:
@@ -252,9 +242,9 @@ def _refuse(response: aiohttp.ClientResponse, url: str) -> None:
     status = response.status
     if status in (200, 206, 416):
         return
-    words = _WORDS.get(status, f"the server answered {status}, which brings no data")
     if status == 412:
-        words = "it changed on the server while it was read"
+        raise changed(url)
+    words = _WORDS.get(status, f"the server answered {status}, which brings no data")
     if status in _AGAIN:
         asked = response.headers.get("Retry-After", "")
         wait = float(asked) if asked.isascii() and asked.isdigit() and len(asked) < 6 else None
@@ -279,11 +269,11 @@ async def _body(response: aiohttp.ClientResponse, url: str, wanted: _Wanted) -> 
     total = response.content_length
     if wanted.offset is None:
         if total is not None and total > wanted.length:
-            raise _too_much(url, total, wanted.length)
+            raise too_large(url, total, wanted.length)
         data = await _read(response, wanted.length + 1)
         if len(data) > wanted.length:
             response.close()  # the rest, which may have no end, is not waited for
-            raise _too_much(url, len(data), wanted.length)
+            raise too_large(url, len(data), wanted.length)
         return Answer(data, len(data), tag)
     if wanted.offset > 0:
         response.close()
@@ -313,36 +303,22 @@ async def _part(
     numbers = (first, last) if total_text == "*" else (first, last, total_text)
     good = unit.lower() == "bytes" and dash and wanted.offset is not None
     if not good or not all(n.isascii() and n.isdigit() and len(n) < 19 for n in numbers):
-        raise _other_range(url)
+        raise other_bytes(url)
     start, stop = int(first), int(last) + 1
     total = None if total_text == "*" else int(total_text)
     offset = wanted.offset or 0
     most = offset + wanted.length
     if start != offset or not start < stop <= most:
-        raise _other_range(url)
+        raise other_bytes(url)
     if total is not None and (stop > total or stop < min(most, total)):
-        raise _other_range(url)
+        raise other_bytes(url)
     data = await _read(response, stop - start + 1)
     if len(data) > stop - start:
         response.close()
-        raise _other_range(url)
+        raise other_bytes(url)
     if len(data) < stop - start:
         raise _Again("the response ended before the bytes that it promised")
     return Answer(data, total, tag)
-
-
-def _other_range(url: str) -> RemoteError:
-    return RemoteError(
-        f"{shown(url)}: the server gave other bytes than it was asked for",
-        hint="its byte ranges are not to be relied on: download the file, and give its path",
-        path=url,
-    )
-
-
-def _too_much(url: str, found: int, limit: int) -> CorruptDataError:
-    return CorruptDataError(
-        f"{found} bytes or more, more than the {limit} that are accepted", path=url
-    )
 
 
 async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:

@@ -16,14 +16,24 @@ from fsspec.asyn import get_loop
 
 from openreadout.errors import CorruptDataError, RemoteError
 from openreadout.limits import MAX_REQUESTS
-from openreadout.remote.transport import Answer, Listing, Watch, failed, wait_for
+from openreadout.remote.transport import (
+    CONNECT_SECONDS,
+    PIECE,
+    SILENCE_SECONDS,
+    TRIES,
+    Answer,
+    Listing,
+    Watch,
+    changed,
+    failed,
+    other_bytes,
+    pause,
+    plain,
+    too_large,
+    wait_for,
+)
 from openreadout.remote.urls import shown
 
-TRIES = 4
-CONNECT_SECONDS = 15
-SILENCE_SECONDS = 30
-BACKOFF_SECONDS = 0.25
-PIECE = 1 << 18
 KEYS_AT_ONCE = 1000
 """Keys of one page of a listing, and of one request that deletes; both are S3's own limits."""
 
@@ -246,11 +256,11 @@ class S3Transport:
                     return None
                 except (RemoteError, CorruptDataError, _PastTheEndError):
                     raise
-                except Exception as error:
+                except Exception as error:  # s3fs, botocore and aiohttp have no common one
                     again = self._sort_out(error, url)
                     if turn == TRIES or not _cut(error):
                         raise again from error
-                    await asyncio.sleep(BACKOFF_SECONDS * 2 ** (turn - 1))
+                    await asyncio.sleep(pause(turn))
         raise AssertionError("the last turn returns or raises")
 
     def _sort_out(self, error: Exception, url: str) -> RemoteError:
@@ -261,7 +271,7 @@ class S3Transport:
         code = said.get("Error", {}).get("Code")
         if status == 416 or code == "InvalidRange":
             raise _PastTheEndError from error
-        text = " ".join(str(error).split())[:200] or type(error).__name__
+        text = plain(error)
         if isinstance(error, PermissionError) or status in (401, 403):
             hint = (
                 "requests were anonymous, since no AWS_ACCESS_KEY_ID or AWS_PROFILE is set"
@@ -272,9 +282,7 @@ class S3Transport:
                 f"{shown(url)}: the server refuses to give it ({text})", hint=hint, path=url
             )
         if status == 412:
-            return RemoteError(
-                f"{shown(url)}: it changed on the server while it was read", path=url
-            )
+            return changed(url)
         if status is not None and status >= 500:
             return RemoteError(
                 f"{shown(url)}: the server failed ({status}), {TRIES} times", path=url
@@ -309,9 +317,7 @@ async def _body(url: str, response: Any, body: Any, offset: int | None, length: 
     promised = int(response.get("ContentLength", -1))
     most = length + 1 if offset is None else length
     if offset is None and promised > length:
-        raise CorruptDataError(
-            f"{promised} bytes, more than the {length} that are accepted", path=url
-        )
+        raise too_large(url, promised, length)
     total = promised
     if offset is not None:
         total = _total(url, response.get("ContentRange"), offset, promised)
@@ -322,7 +328,7 @@ async def _body(url: str, response: Any, body: Any, offset: int | None, length: 
             break
         data += piece
     if offset is None and len(data) > length:
-        raise CorruptDataError(f"more than the {length} bytes that are accepted", path=url)
+        raise too_large(url, len(data), length)
     if 0 <= promised != len(data):
         raise _ShortBodyError("the connection was cut inside the response")
     return Answer(bytes(data), total, response.get("ETag"))
@@ -333,11 +339,7 @@ def _total(url: str, said: Any, offset: int, promised: int) -> int:
     span, _, total = str(said or "").removeprefix("bytes ").partition("/")
     first, _, last = span.partition("-")
     if not (first.isdigit() and last.isdigit() and total.isdigit()) or int(first) != offset:
-        raise RemoteError(
-            f"{shown(url)}: the server gave other bytes than it was asked for",
-            hint="its byte ranges are not to be relied on: download the data first",
-            path=url,
-        )
+        raise other_bytes(url)
     if promised != int(last) + 1 - offset:
-        raise RemoteError(f"{shown(url)}: the server gave other bytes than it was asked for")
+        raise other_bytes(url)
     return int(total)

@@ -13,7 +13,7 @@ from openreadout.errors import (
     UnsupportedFeatureError,
 )
 from openreadout.limits import KIB, MAX_ENCODED_BYTES, MAX_JSON_BYTES, MAX_KEPT_BYTES, MIB
-from openreadout.remote.transport import Answer, Listing, failed, transport
+from openreadout.remote.transport import Answer, Listing, changed, failed, transport
 from openreadout.remote.urls import child, shown
 
 ZARR_DOCUMENTS = ("zarr.json", ".zattrs", ".zgroup", ".zarray")
@@ -309,12 +309,7 @@ class RemoteFile:
     def _fetch(self, offset: int, length: int) -> bytes:
         answer = self._transport.fetch(self.path, offset, length, self._tag)
         if answer is None or (answer.total is not None and answer.total != self.size):
-            raise failed(
-                RemoteError(
-                    f"{shown(self.path)}: it changed on the server while it was read",
-                    path=self.path,
-                )
-            )
+            raise failed(changed(self.path))
         if len(answer.data) != length:
             raise failed(
                 RemoteError(f"{shown(self.path)}: the server gave fewer bytes than it has")

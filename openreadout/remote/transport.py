@@ -6,15 +6,24 @@ Requests run in the event loop of fsspec, a thread of its own; callers are ordin
 from __future__ import annotations
 
 import concurrent.futures
+import random
 import threading
 from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
-from openreadout.errors import RemoteError, UsageError
+from openreadout.errors import CorruptDataError, RemoteError, UsageError
 from openreadout.remote.urls import scheme_of, shown
 from openreadout.workers import given_up
 
 Value = TypeVar("Value")
+TRIES = 4
+"""How often something is asked for that may go well the next time."""
+BACKOFF_SECONDS = 0.25
+"""Before the second try; twice as long before each further one."""
+CONNECT_SECONDS = 15.0
+SILENCE_SECONDS = 30.0
+"""How long a server may be silent inside a response."""
+PIECE = 1 << 18
 WAKE_SECONDS = 0.2
 """How long a thread waits before it looks whether anybody still wants what it waits for."""
 
@@ -186,6 +195,40 @@ def _wait_for(work: Coroutine[Any, Any, Value], url: str) -> Value:
                     raise RemoteError(f"{shown(url)}: no longer wanted", path=url) from None
     finally:
         future.cancel()  # without effect on one that is done
+
+
+def pause(turn: int) -> float:
+    """Seconds before the next try; not the same for all threads that were turned away together."""
+    return float(BACKOFF_SECONDS * 2 ** (turn - 1) * random.uniform(0.75, 1.25))  # noqa: S311 - no secret hangs on it
+
+
+# -- what there is to say ---------------------------------------------------------------------------------------------
+
+
+def plain(error: BaseException) -> str:
+    """What a library said, in one line of bounded length."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def too_large(url: str, found: int, limit: int) -> CorruptDataError:
+    """The error for a value of `found` bytes or more where at most `limit` are taken."""
+    return CorruptDataError(
+        f"{found} bytes or more, more than the {limit} that are accepted", path=url
+    )
+
+
+def changed(url: str) -> RemoteError:
+    """The error for a value that is another one than at the first request."""
+    return RemoteError(f"{shown(url)}: it changed on the server while it was read", path=url)
+
+
+def other_bytes(url: str) -> RemoteError:
+    """The error for a range that is not the one that was asked for."""
+    return RemoteError(
+        f"{shown(url)}: the server gave other bytes than it was asked for",
+        hint="its byte ranges are not to be relied on: download the data, and give their path",
+        path=url,
+    )
 
 
 # -- errors that somebody may have passed over ------------------------------------------------------------------------

@@ -1,6 +1,8 @@
-"""Addresses: what is one, and how names are put behind it or taken off. Plain text work, without any import."""
+"""Addresses: what is one, and how names are put behind it or taken off. Plain text work, which costs no import."""
 
 from __future__ import annotations
+
+import os
 
 SCHEMES = ("http", "https", "s3", "gs")
 
@@ -56,6 +58,16 @@ def name_of(url: str) -> str:
 
         name = unquote(name)
     return name
+
+
+def absolute(place: str) -> str:
+    """A path as another process finds it; an address stays as it is."""
+    return place if is_url(place) else os.path.abspath(place)
+
+
+def last_name(place: str) -> str:
+    """The last part of a path or an address."""
+    return name_of(place) if is_url(place) else os.path.basename(os.path.abspath(place))
 
 
 def shown(url: str) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from openreadout.arrays import AxisView, ChunkedArray, Stack, with_axes
 from openreadout.codecs import ITEM_BYTES, CodecLookup
 from openreadout.errors import UsageError
 from openreadout.model import AXIS_ORDER, Axis, Channel, Image, ResolutionLevel, order_axes
-from openreadout.remote.urls import is_url, name_of
+from openreadout.remote.urls import last_name
 from openreadout.stores import Store, join_key
 from openreadout.units import length_um, time_s
 from openreadout_n5 import geometry
@@ -118,9 +117,7 @@ def _path_name(path: str, store: Store) -> str | None:
     """The last part of an image's path; for the root, the container's own name."""
     if path:
         return path.rpartition("/")[2]
-    place = store.path
-    name = name_of(place) if is_url(place) else os.path.basename(os.path.abspath(place))
-    return name.removesuffix(".n5") or None
+    return last_name(store.path).removesuffix(".n5") or None
 
 
 # -- axes ------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from zarr.abc.store import (
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
 from openreadout.errors import CorruptDataError
-from openreadout.stores import parse_json
+from openreadout.jsons import parse_json
 from openreadout_n5.attributes import ATTRIBUTES, is_dataset
 from openreadout_n5.zarr_metadata import GROUP, from_zarr, to_zarr
 

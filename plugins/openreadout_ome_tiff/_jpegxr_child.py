@@ -20,7 +20,7 @@ def answer(stream: bytes, max_bytes: int) -> tuple[dict[str, Any], bytes]:
         image = imagecodecs.jpegxr_decode(stream)
     except ImportError:
         return {"unsupported": "the codec jpegxr is not part of the installed imagecodecs"}, b""
-    except Exception as error:
+    except Exception as error:  # whatever it is, the parent waits for an answer
         return {"fault": str(error)[:200]}, b""
     if image.nbytes > max_bytes:
         return {"fault": f"{image.nbytes} bytes where at most {max_bytes} belong"}, b""

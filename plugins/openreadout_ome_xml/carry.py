@@ -102,7 +102,7 @@ def _upgraded(text: str) -> Carried:
     target = etree.Element(
         f"{{{NAMESPACE}}}OME",
         {f"{{{XSI}}}schemaLocation": LOCATION},
-        nsmap={None: NAMESPACE, "xsi": XSI},  # type: ignore[dict-item]
+        nsmap={None: NAMESPACE, "xsi": XSI},  # type: ignore[dict-item]  # the stubs know no default namespace
     )
     Conformed(NAMESPACE, removed).fill(source, target)
     return Carried(serialized(target), dict(removed))

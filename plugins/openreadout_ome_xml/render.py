@@ -77,7 +77,7 @@ class _Builder:
         self.root = etree.Element(
             f"{{{NAMESPACE}}}OME",
             {f"{{{XSI}}}schemaLocation": LOCATION, "Creator": "openreadout"},
-            nsmap={None: NAMESPACE, "xsi": XSI},  # type: ignore[dict-item]
+            nsmap={None: NAMESPACE, "xsi": XSI},  # type: ignore[dict-item]  # the stubs know no default namespace
         )
 
     def add(

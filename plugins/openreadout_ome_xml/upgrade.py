@@ -345,7 +345,7 @@ def _turn_round(
 
 
 def _one_leader_each(root: _Element) -> None:
-    """The contact of a group is a leader since 2012-06, unless he was that before."""
+    """The contact of a group is a leader since 2012-06, once."""
     for group in root.findall("ExperimenterGroup"):
         seen = set()
         for leader in group.findall("Leader"):
@@ -358,11 +358,11 @@ def _number_samples(root: _Element) -> None:
     """Samples without an index come after those of their plate that have one, in the document's order."""
     for plate in root.findall("Plate"):
         samples = plate.findall("Well/WellSample")
-        number = max((n for n in map(_index, samples) if n is not None), default=-1)
+        last = max((n for n in map(_index, samples) if n is not None), default=-1)
         for sample in samples:
             if _index(sample) is None:
-                number += 1
-                sample.set("Index", str(number))
+                last += 1
+                sample.set("Index", str(last))
 
 
 def _index(sample: _Element) -> int | None:

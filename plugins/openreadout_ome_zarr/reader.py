@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from openreadout.contracts import OpenContext, Source
     from openreadout.model import Finding
-    from openreadout.stores import Store, ZipStore
+    from openreadout.stores import Store
+    from openreadout.zips import ZipStore
 
 
 def open_source(source: Source, context: OpenContext) -> Dataset:
@@ -78,7 +79,7 @@ def _open_store(source: Source) -> Store:
         return DirectoryStore(source.path)
     if is_document(source.path):
         return DirectoryStore(os.path.dirname(source.path) or ".")
-    from openreadout.stores import ZipStore
+    from openreadout.zips import ZipStore
 
     store = ZipStore(source.path, file=source.file)
     try:

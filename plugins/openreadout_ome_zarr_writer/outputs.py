@@ -248,9 +248,8 @@ class _FileStream:
         """Close the file and remove it."""
         with contextlib.suppress(OSError):
             self._file.close()
-        if (
-            self._folder.share is not None
-        ):  # otherwise the whole folder is about to be removed, or resumed
+        # otherwise the whole folder is about to be removed, or resumed
+        if self._folder.share is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self._partial)
 

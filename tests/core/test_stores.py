@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openreadout.errors import CorruptDataError, StorageError, UnsupportedFeatureError
+from openreadout.jsons import parse_json
 from openreadout.stores import (
     DirectoryStore,
     MemoryObject,
     StoredObject,
-    ZipStore,
     join_key,
-    parse_json,
     read_json,
     total_size,
 )
+from openreadout.zips import ZipStore
 
 CONTENT = {
     "zarr.json": b'{"zarr_format": 3}',

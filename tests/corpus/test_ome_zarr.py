@@ -18,8 +18,9 @@ from openreadout.arrays import read_region
 from openreadout.codecs import ITEM_BYTES, CodecChain
 from openreadout.errors import CorruptDataError, OpenReadoutError, UnsupportedFeatureError
 from openreadout.registry import find_codec, make_source, open_dataset
-from openreadout.stores import DirectoryStore, ZipStore
+from openreadout.stores import DirectoryStore
 from openreadout.units import length_um
+from openreadout.zips import ZipStore
 from openreadout_ome_zarr import READER
 from openreadout_ome_zarr.arrays import open_array, parse_v2, parse_v3
 from openreadout_ome_zarr.ngff import parse_multiscales

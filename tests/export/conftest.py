@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -14,19 +12,13 @@ import zarr
 
 from openreadout.cli import run
 
-HERE = Path(__file__).resolve().parent
-
 
 @pytest.fixture(scope="session")
 def killing() -> ModuleType:
     """The module `kill_many.py`."""
-    spec = importlib.util.spec_from_file_location(
-        "openreadout_tests_kill_many", HERE / "kill_many.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    from tests.export import kill_many
+
+    return kill_many
 
 
 def ngff_axes(names, unit="micrometer"):

@@ -1,6 +1,6 @@
 """Let the disk fill at random points of exports and go on with them: by hand, as root on Linux.
 
-`python tests/export/fill_disk.py [COUNT] [SEED]` mounts a tmpfs of its own. Each round exports to it with so little
+`python -m tests.export.fill_disk [COUNT] [SEED]` mounts a tmpfs of its own. Each round exports to it with so little
 room that it runs out at a random point of what is written, and looks at what is left: exit code 5, the final name shows
 nothing or the old store. Then it gets room, and the same command with `--resume` must give the bytes of an export
 that nobody disturbed.
@@ -8,7 +8,6 @@ that nobody disturbed.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import random
@@ -18,13 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-_SPEC = importlib.util.spec_from_file_location(
-    "openreadout_tests_kill_many", Path(__file__).with_name("kill_many.py")
-)
-assert _SPEC is not None
-assert _SPEC.loader is not None
-killing = sys.modules.setdefault(_SPEC.name, importlib.util.module_from_spec(_SPEC))
-_SPEC.loader.exec_module(killing)
+from tests.export import kill_many as killing
 
 BLOCK = 4096
 ROOMY = 256 << 20

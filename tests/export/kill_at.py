@@ -1,11 +1,11 @@
-"""Kill an export before and after each step that it takes on the disk: by hand, `python tests/export/kill_at.py`.
+"""Kill an export before and after each step that it takes on the disk: by hand, `python -m tests.export.kill_at`.
 
 `kill_many.py` kills at random moments, and the few between two steps of a rename are rarely among them. Here every
 call of the system that opens, writes, renames or removes is counted, and a process is killed at a chosen one. All
 processes are forks of one that has imported everything already, so that a moment costs a tenth of a second.
 
-    python tests/export/kill_at.py [--signal NAME] [--lines] [--every N] [--way NAME]
-    python tests/export/kill_at.py --random COUNT [--lines] [--seed N]
+    python -m tests.export.kill_at [--signal NAME] [--lines] [--every N] [--way NAME]
+    python -m tests.export.kill_at --random COUNT [--lines] [--seed N]
 
 With `--lines` the moments are lines of Python instead, anywhere in the program and its libraries: none of them may
 swallow an interruption, or make another error of it.
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.util
 import os
 import random
 import shutil
@@ -29,14 +28,7 @@ from typing import Any
 
 from openreadout.cli import run
 from openreadout.ending import leave_at_once, on_signal
-
-_SPEC = importlib.util.spec_from_file_location(
-    "openreadout_tests_kill_many", Path(__file__).with_name("kill_many.py")
-)
-assert _SPEC is not None
-assert _SPEC.loader is not None
-killing = sys.modules.setdefault(_SPEC.name, importlib.util.module_from_spec(_SPEC))
-_SPEC.loader.exec_module(killing)
+from tests.export import kill_many as killing
 
 STEPS = frozenset(
     "open write ftruncate rename replace unlink link mkdir rmdir close fsync flock".split()

@@ -1,4 +1,4 @@
-"""Kill exports at random moments and go on with them: by hand, `python tests/export/kill_many.py [COUNT] [SEED]`.
+"""Kill exports at random moments and go on with them: by hand, `python -m tests.export.kill_many [COUNT] [SEED]`.
 
 Each round starts an export, sends it SIGKILL, SIGTERM or SIGINT at a random moment, and looks at what is left: the
 final name shows nothing, the old store, or a complete new one, and the source is as it was. Then the same command

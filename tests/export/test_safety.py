@@ -434,8 +434,11 @@ def test_an_interruption_at_any_line_ends_as_one(name):
 
 def kill_at(*arguments):
     """Run the script of that name to its end; what it says last."""
-    script = [sys.executable, str(Path(__file__).with_name("kill_at.py")), *arguments]
-    done = subprocess.run(script, capture_output=True, text=True, timeout=300, check=False)
+    script = [sys.executable, "-m", "tests.export.kill_at", *arguments]
+    checkout = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        script, cwd=checkout, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, (arguments, done.stdout, done.stderr)
     return done.stdout.splitlines()[-1]
 

@@ -36,10 +36,7 @@ def _plain_network(monkeypatch):
     from openreadout.remote import transport
 
     transport.forget()
-    if importlib.util.find_spec("aiohttp") is not None:
-        from openreadout.remote import http
-
-        monkeypatch.setattr(http, "BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr(transport, "BACKOFF_SECONDS", 0.01)
     yield
     transport.forget()
 

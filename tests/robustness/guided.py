@@ -34,8 +34,8 @@ INSTRUMENTED = [
 
 def _documents(files: Sequence[tuple[str, bytes]]) -> dict[str, tuple[list[bytes], Callable]]:
     """Parsers of JSON documents, each with documents of its kind."""
+    from openreadout.jsons import parse_json
     from openreadout.registry import find_codec
-    from openreadout.stores import parse_json
     from openreadout_n5.attributes import parse_dataset
     from openreadout_ome_zarr.arrays import parse_v2, parse_v3
     from openreadout_ome_zarr.ngff import parse_multiscales

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openreadout.errors import OpenReadoutError
-from openreadout.stores import parse_json
+from openreadout.jsons import parse_json
 from tests.robustness import fuzz, guards, mutations, seeds, units
 
 INPUTS = 60

@@ -32,8 +32,9 @@ import numpy as np
 
 from openreadout.codecs import ByteSize, ChunkSpec, CodecSpec
 from openreadout.errors import OpenReadoutError
+from openreadout.jsons import parse_json
 from openreadout.registry import find_codec
-from openreadout.stores import ZipStore, parse_json
+from openreadout.zips import ZipStore
 from openreadout_codec_jpeg.stream import parse_stream
 from openreadout_codec_n5_default.blocks import parse_block_header
 from openreadout_ome_xml import parse_ome_xml

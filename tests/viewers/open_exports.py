@@ -204,7 +204,7 @@ def attempt(failures, name, action, *arguments):
     """Go on after a failure, and remember it."""
     try:
         action(*arguments)
-    except Exception as error:
+    except Exception as error:  # whatever a viewer raises is a finding
         failures.append(name)
         print(f"  {name}: {type(error).__name__}: {error}")
 
