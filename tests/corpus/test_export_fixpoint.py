@@ -1,11 +1,14 @@
-"""Exports of real files and of the cases: they tell what their source tells, and an export of an export is the same.
+"""Exports of real files and of the cases: they tell what their source tells, other libraries read the same pixels from
+them, and an export of an export is the same.
 
 A sample of the inputs is tested; with `OPENREADOUT_ALL=1` all of them.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import os
 import subprocess
 import sys
@@ -13,16 +16,20 @@ import warnings
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zarr
 
 from openreadout import registry, serialize
+from openreadout.arrays import chunk_region, read_region
 from openreadout.operations.check import CheckOptions, check
 from openreadout.operations.compare import CompareOptions, compare
 from openreadout.operations.export import ExportOptions, export
 from openreadout.operations.plan import PlanOptions
 from openreadout.results import InfoResult
 from openreadout.workers import Workers
+
+yaozarrs = pytest.importorskip("yaozarrs")
 
 pytestmark = pytest.mark.corpus
 
@@ -45,6 +52,8 @@ WAYS = {
     "archive": ("out.ozx", "0.5"),
     "0.4": ("out.ome.zarr", "0.4"),
 }
+WHOLE = 2**28
+"""Samples up to which an array is read whole, plane by plane; of larger ones, which are sparse, the stored chunks are."""
 TOP = ("path", "size_bytes", "format", "format_version", "notes")
 STORED = ("chunk", "shard", "codecs", "path")
 EXTRA = ("group", "axes", "dtype", "ngff_version")
@@ -182,10 +191,58 @@ def validate(target, version):
     return count
 
 
+def regions(array):
+    """Planes of an array, or, where it is far larger than what it holds, its chunks that are stored and its corners."""
+    if math.prod(array.shape) <= WHOLE:
+        for index in itertools.product(*map(range, array.shape[:-2])):
+            yield (*((i, i + 1) for i in index), *((0, n) for n in array.shape[-2:]))
+        return
+    for index in array.stored_indices():
+        yield chunk_region(index, array.shape, array.chunk_shape)
+    yield tuple((0, 1) for _ in array.shape)
+    yield tuple((n - 1, n) for n in array.shape)
+
+
+def with_tensorstore(target, path, version):
+    tensorstore = pytest.importorskip("tensorstore")
+    file = {"driver": "file", "path": str(target)}
+    store = {"driver": "zip", "base": file, "path": f"{path}/"} if target.is_file() else None
+    return tensorstore.open(
+        {
+            "driver": "zarr3" if version == "0.5" else "zarr",
+            "kvstore": store or {**file, "path": f"{target / path}/"},
+        },
+        read=True,
+    ).result()
+
+
+def read_by_others(target, version):
+    """Planes that zarr-python and tensorstore read, each equal to ours; how many arrays they were of."""
+    root = zarr.storage.ZipStore(target, mode="r") if target.is_file() else target
+    group = zarr.open_group(root, mode="r")
+    count = 0
+    with registry.open_dataset(str(target)) as dataset:
+        for image in dataset.images:
+            for level in image.levels:
+                path = f"{image.extra['group']}/{level.path}".strip("/")
+                others = group[path], with_tensorstore(target, path, version)
+                assert all(tuple(other.shape) == level.array.shape for other in others)
+                for region in regions(level.array):
+                    ours = read_region(level.array, region)
+                    place = tuple(slice(*ends) for ends in region)
+                    for found in (others[0][place], others[1][place].read().result()):
+                        assert found.dtype == ours.dtype, path
+                        assert np.ascontiguousarray(found).tobytes() == ours.tobytes(), path
+                count += 1
+    return count
+
+
 def _accepted(target, version, found):
     """Whether the validators accept every group, which are those of all images."""
     try:
         count = validate(target, version)
+        if version == "0.5" and target.is_dir():
+            yaozarrs.validate_zarr_store(str(target))
     except (RuntimeError, ValueError):
         return False
     assert count == len(found["images"])
@@ -204,6 +261,9 @@ def test_an_export_tells_what_its_source_tells(
     run_export(source, target, version, workers)
     before, after = info(source), info(target)
     assert told(after, before) == told(before)
+    assert read_by_others(target, version) == sum(
+        image["pyramid_levels"] for image in after["images"]
+    )
     new = problems(target, workers) - problems(source, workers)
     assert new == set(), "the export has findings that its source lacks"
     same(source, target, workers)
