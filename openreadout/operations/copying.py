@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 Axes = tuple[int | None, ...]
 TRIED = 16
 """Chunks, spread over an array, that must all be of one form before the array is said to be copied."""
+DECODED_AGAIN = 16
 CORE_CODECS = frozenset({"bytes", "transpose", "blosc", "zstd", "gzip", "crc32c"})
 ESSENTIAL = {
     "transpose": ("order",),
@@ -223,6 +224,11 @@ def _essence(spec: CodecSpec) -> tuple[str, list[Any]]:
 def uncommon(codecs: tuple[CodecSpec, ...]) -> list[str]:
     """Names of codecs that are not part of core Zarr v3."""
     return [spec.name for spec in codecs if spec.name not in CORE_CODECS]
+
+
+def is_decoded_again(index: ChunkIndex) -> bool:
+    """Whether a chunk of a lossy codec is decoded again from the output: the first, and some all over the array."""
+    return sum(index) % DECODED_AGAIN == 0
 
 
 def chunk_bytes(chunk: tuple[int, ...], item: int) -> int:

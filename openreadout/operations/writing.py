@@ -34,7 +34,7 @@ from openreadout.operations.absence import (
     doubled,
     full,
 )
-from openreadout.operations.copying import CopySource, Taken, same_codecs
+from openreadout.operations.copying import CopySource, Taken, is_decoded_again, same_codecs
 from openreadout.operations.plan import level_source
 from openreadout.operations.storage import PlanOptions
 from openreadout.operations.walk import (
@@ -293,7 +293,8 @@ class Writing:
         """Take over the chunks of a block, encoding anew those that cannot be.
 
         Every chunk is decoded, which proves it whole. Returns the samples, where `wanted`, and a digest of the bytes;
-        of the samples too where the codec is lossy, since its chunks are proved by what they come back as.
+        where the codec is lossy, of the samples of some chunks too: that the output's metadata make the same of the
+        bytes has to be seen by decoding, but it is a question to an array and not to each of its chunks.
         """
         array = source.array
         block: NDArray[Any] | None = None
@@ -308,7 +309,7 @@ class Writing:
             if data is not None:
                 same = taken.form is not None and same_codecs(taken.form.codecs, source.codecs)
                 copied, encoded = copied + same, encoded + (not same)
-            if lossy and taken.samples is not None:
+            if lossy and taken.samples is not None and is_decoded_again(index):
                 hashed.update(digest(taken.samples))
         return block, _TakenOver(hashed.digest(), copied, encoded)
 

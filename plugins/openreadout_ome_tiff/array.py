@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from openreadout.arrays import (
@@ -23,6 +23,7 @@ from openreadout.errors import CorruptDataError, OpenReadoutError, UnsupportedFe
 from openreadout.limits import MAX_ENCODED_BYTES, PRESENCE_SAMPLES
 from openreadout_ome_tiff.ifd import TiffFile
 from openreadout_ome_tiff.page import Page, PageLayout, check_segment_size, dtype_name, read_page
+from openreadout_ome_tiff.standalone import StandAlone
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -96,6 +97,8 @@ class TiffArray:
         is read all the same, from its own segments.
     declared : str or None
         The type that the metadata names; see `dtype_name`.
+    streams : StandAlone
+        What has been proven of its JPEG streams.
     """
 
     pages: Pages
@@ -104,6 +107,7 @@ class TiffArray:
     dtype: str
     model: PageLayout
     declared: str | None = None
+    streams: StandAlone = field(default_factory=StandAlone, compare=False, repr=False)
 
     @property
     def chunk_shape(self) -> tuple[int, ...]:
@@ -249,8 +253,6 @@ class TiffArray:
         return plane.reshape(shape), form
 
     def _take(self, page: Page, index: ChunkIndex) -> tuple[NDArray[Any], CoreForm | None]:
-        from openreadout_ome_tiff.standalone import stand_alone
-
         layout = page.layout
         numbers = list(self._segments(layout, index))
         size = self._chunk_yx()
@@ -261,7 +263,8 @@ class TiffArray:
         block = self._decoded(page, numbers[0], data)
         y0, y1, x0, x1 = self._yx(index)
         part = self._part(page, numbers[0], block, (y0, y1, x0, x1))
-        return part, stand_alone(bytes(data), page.jpeg_tables, (*size, layout.samples), block)
+        shape = (*size, layout.samples)
+        return part, self.streams.form(bytes(data), page.jpeg_tables, shape, block, layout)
 
     def _page(self, ref: PlaneRef) -> Page:
         """The IFD of a plane, which fits the image and can be decoded."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,8 @@ OVERHEAD = 4096
 
 The tiles of a TIFF may share tables, and even their bytes; a few kilobytes of a file are not to fill a disk.
 """
+MAX_PROVEN = 256
+"""Beginnings that are remembered; the streams of an IFD share one, and every further one is proven stream by stream."""
 UNCONVERTED = (APP14, b"Adobe" + struct.pack(">HHHB", 100, 0, 0, 0))
 """The marker that says of three components that they are no YCbCr."""
 DEFAULT_QUALITY = 95
@@ -48,9 +50,10 @@ _Segment = tuple[int, bytes]
 
 @dataclass(frozen=True, slots=True)
 class _Parsed:
-    """A stream's segments before its first scan, and all from there to the end mark."""
+    """A stream's segments before its first scan, the bytes they stand in, and all from there to the end mark."""
 
     head: tuple[_Segment, ...]
+    before: bytes
     scans: bytes
 
 
@@ -64,47 +67,85 @@ class _Frame:
     factors: tuple[tuple[int, int], ...]
 
 
-def stand_alone(
-    stream: bytes, tables: bytes | None, shape: tuple[int, int, int], samples: NDArray[Any]
-) -> CoreForm | None:
-    """A JPEG strip or tile as a chunk of Zarr.
+class StandAlone:
+    """Makes JPEG strips and tiles of a TIFF chunks of Zarr, each proven to give the very samples.
 
-    Parameters
-    ----------
-    stream : bytes
-        As the TIFF stores it.
-    tables : bytes or None
-        `JPEGTables` of the IFD.
-    shape : tuple of int
-        Rows, columns and samples of the chunk, not clipped to the image.
-    samples : numpy.ndarray
-        What the TIFF's reader makes of the stream: uint8, that shape or fewer rows.
-
-    Returns
-    -------
-    CoreForm or None
-        Its chain begins at a C-order array of the chunk's samples of any shape. None where the stream is of another
-        size, not baseline, subsampled as the codec does not allow, much larger than its samples, or decodes to other
-        samples when it is alone.
+    What two decoders may disagree on is said before the first scan: tables, and what the colours are. A beginning that
+    was proven once, by decoding, is proven for every stream that begins with the same bytes and is read by the same
+    rules, since from there on both decoders go by the same bytes. May be used by several threads.
     """
-    parsed = _parse(stream)
-    shared = None if tables is None else _parse(tables)
-    if parsed is None or not parsed.scans or (tables is not None and shared is None):
+
+    def __init__(self) -> None:
+        self._proven: dict[Hashable, tuple[bytes, tuple[CodecSpec, ...]]] = {}
+
+    def form(
+        self,
+        stream: bytes,
+        tables: bytes | None,
+        shape: tuple[int, int, int],
+        samples: NDArray[Any],
+        rules: Hashable = None,
+    ) -> CoreForm | None:
+        """A JPEG strip or tile as a chunk of Zarr.
+
+        Parameters
+        ----------
+        stream : bytes
+            As the TIFF stores it.
+        tables : bytes or None
+            `JPEGTables` of the IFD.
+        shape : tuple of int
+            Rows, columns and samples of the chunk, not clipped to the image.
+        samples : numpy.ndarray
+            What the TIFF's reader makes of the stream: uint8, that shape or fewer rows.
+        rules : hashable
+            Everything else that the TIFF's reader decodes it by.
+
+        Returns
+        -------
+        CoreForm or None
+            Its chain begins at a C-order array of the chunk's samples of any shape. None where the stream is of another
+            size, not baseline, subsampled as the codec does not allow, much larger than its samples, or decodes to
+            other samples when it is alone.
+        """
+        parsed = _parse(stream)
+        shared = None if tables is None else _parse(tables)
+        if parsed is None or not parsed.scans or (tables is not None and shared is None):
+            return None
+        key = (tables, parsed.before, shape, samples.shape, rules)
+        known = self._proven.get(key)
+        if known is not None:
+            data = known[0] + parsed.scans
+            return CoreForm(known[1], data) if _in_measure(data, shape) else None
+        frame = _frame(parsed.head)
+        if frame is None or (frame.height, frame.width, len(frame.ids)) != shape:
+            return None
+        merged = _merged(parsed.head, () if shared is None else shared.head)
+        for head in _candidates(merged, frame):
+            configuration = _configuration(head, frame)
+            start = _written(head)
+            data = start + parsed.scans
+            if configuration is None or not _in_measure(data, shape):
+                continue
+            if _same(data, shape, samples):
+                lengths = list(shape if shape[2] == 3 else shape[:2])
+                chain = CodecSpec("reshape", {"shape": lengths}), CodecSpec("jpeg", configuration)
+                if _tells_colours_apart(samples) and len(self._proven) < MAX_PROVEN:
+                    self._proven[key] = start, chain
+                return CoreForm(chain, data)
         return None
-    frame = _frame(parsed.head)
-    if frame is None or (frame.height, frame.width, len(frame.ids)) != shape:
-        return None
-    merged = _merged(parsed.head, () if shared is None else shared.head)
-    for head in _candidates(merged, frame):
-        configuration = _configuration(head, frame)
-        data = _written(head, parsed.scans)
-        if configuration is None or len(data) > 2 * math.prod(shape) + OVERHEAD:
-            continue
-        if _same(data, shape, samples):
-            lengths = list(shape if shape[2] == 3 else shape[:2])
-            chain = CodecSpec("reshape", {"shape": lengths}), CodecSpec("jpeg", configuration)
-            return CoreForm(chain, data)
-    return None
+
+
+def _in_measure(data: bytes, shape: tuple[int, int, int]) -> bool:
+    return len(data) <= 2 * math.prod(shape) + OVERHEAD
+
+
+def _tells_colours_apart(samples: NDArray[Any]) -> bool:
+    """Whether samples would have come out otherwise had they been taken for other colours.
+
+    Between RGB and YCbCr only the grey in the middle stays what it is.
+    """
+    return bool(samples.size) and samples.min() != samples.max()
 
 
 # -- markers ---------------------------------------------------------------------------------------
@@ -122,7 +163,8 @@ def _parse(stream: bytes) -> _Parsed | None:
             return None
         marker, at = found[1][0], found.end()
         if marker == END:
-            return _Parsed(tuple(head), b"" if first < 0 else stream[first:at])
+            first = at if first < 0 else first
+            return _Parsed(tuple(head), stream[:first], stream[first:at])
         stop = at + int.from_bytes(stream[at : at + 2], "big")
         if stop < at + 2 or stop > len(stream):
             return None
@@ -158,11 +200,12 @@ def _merged(head: tuple[_Segment, ...], shared: tuple[_Segment, ...]) -> tuple[_
     return (*head[:start], *tables, *head[start:])
 
 
-def _written(head: tuple[_Segment, ...], scans: bytes) -> bytes:
+def _written(head: tuple[_Segment, ...]) -> bytes:
+    """The beginning of a stream with these segments."""
     parts = [
         struct.pack(">BBH", 0xFF, marker, len(body) + 2) + bytes(body) for marker, body in head
     ]
-    return b"".join((b"\xff\xd8", *parts, scans))
+    return b"".join((b"\xff\xd8", *parts))
 
 
 # -- colours ---------------------------------------------------------------------------------------

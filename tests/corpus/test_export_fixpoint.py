@@ -53,7 +53,7 @@ WAYS = {
     "0.4": ("out.ome.zarr", "0.4"),
 }
 WHOLE = 2**28
-"""Samples up to which an array is read whole, plane by plane; of larger ones, which are sparse, the stored chunks are."""
+"""Samples up to which an array is read whole, plane by plane; of larger ones, which are sparse, only what is stored."""
 TOP = ("path", "size_bytes", "format", "format_version", "notes")
 STORED = ("chunk", "shard", "codecs", "path")
 EXTRA = ("group", "axes", "dtype", "ngff_version")

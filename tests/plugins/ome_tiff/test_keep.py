@@ -455,7 +455,7 @@ TABLES = pillow(WHOLE, "RGB", streamtype=1)
 @given(st.data())
 def test_no_bytes_make_it_stumble(data):
     """Whatever the bytes, there is no form, or one that a bare decoder reads as the very samples."""
-    from openreadout_ome_tiff.standalone import stand_alone
+    from openreadout_ome_tiff.standalone import StandAlone
 
     parts = []
     for part in (STREAM, TABLES):
@@ -465,7 +465,7 @@ def test_no_bytes_make_it_stumble(data):
         parts.append(bytes(changed[: data.draw(st.integers(len(part) - 3, len(part)))]))
     samples = reference(merge_by_hand(*parts))
     samples = WHOLE if samples is None or samples.shape != WHOLE.shape else samples
-    form = stand_alone(parts[0], parts[1], (16, 16, 3), samples)
+    form = StandAlone().form(parts[0], parts[1], (16, 16, 3), samples)
     if form is not None:
         assert np.array_equal(reference(bytes(form.data)), samples)
 
@@ -475,21 +475,66 @@ def merge_by_hand(stream, tables):
 
 
 def test_a_sound_stream_has_a_form():
-    from openreadout_ome_tiff.standalone import stand_alone
+    from openreadout_ome_tiff.standalone import StandAlone
 
     samples = reference(merge_by_hand(STREAM, TABLES))
-    form = stand_alone(STREAM, TABLES, (16, 16, 3), samples)
+    form = StandAlone().form(STREAM, TABLES, (16, 16, 3), samples)
     assert form is not None
     other = samples.copy()
     other[5, 5, 1] ^= 1
-    assert stand_alone(STREAM, TABLES, (16, 16, 3), other) is None
-    assert stand_alone(STREAM, TABLES, (16, 8, 3), samples[:, :8]) is None
+    assert StandAlone().form(STREAM, TABLES, (16, 16, 3), other) is None
+    assert StandAlone().form(STREAM, TABLES, (16, 8, 3), samples[:, :8]) is None
 
 
 @pytest.mark.parametrize("quality", [25, 50, 75, 90, 95, 100])
 def test_the_quality_is_about_what_the_encoder_was_told(quality):
-    from openreadout_ome_tiff.standalone import stand_alone
+    from openreadout_ome_tiff.standalone import StandAlone
 
     stream = pillow(WHOLE[..., 0], "L", quality=quality)
-    form = stand_alone(stream, None, (16, 16, 1), reference(stream)[..., None])
+    form = StandAlone().form(stream, None, (16, 16, 1), reference(stream)[..., None])
     assert math.isclose(form.codecs[-1].configuration["quality"], quality, abs_tol=2)
+
+
+def tile_of(samples):
+    """A stream of RGB without a marker that says so, without tables, and what the TIFF holds in it."""
+    import imagecodecs
+
+    stream = pillow(samples, "RGB", streamtype=2, subsampling=0, keep_rgb=True)
+    stream = without_adobe(stream)
+    return stream, imagecodecs.jpeg_decode(
+        stream, tables=TABLES, colorspace="RGB", outcolorspace="RGB"
+    )
+
+
+def without_adobe(stream):
+    at = stream.find(b"\xff\xee")
+    return (
+        stream
+        if at < 0
+        else stream[:at] + stream[at + 2 + int.from_bytes(stream[at + 2 : at + 4], "big") :]
+    )
+
+
+def test_what_one_tile_has_shown_holds_for_others_that_begin_alike():
+    from openreadout_ome_tiff.standalone import StandAlone
+
+    streams = StandAlone()
+    grey = np.full_like(WHOLE, 128)
+    for samples in (grey, *(picture(16, 16, 3, seed) for seed in range(4)), grey):
+        stream, held = tile_of(samples)
+        form = streams.form(stream, TABLES, held.shape, held)
+        assert form is not None
+        assert np.array_equal(reference(bytes(form.data)), held)
+        names = form.codecs[-1].configuration["encoded_color_space"]
+        assert names == "rgb" or np.array_equal(held, grey)
+    assert len(streams._proven) == 1
+
+
+def test_other_rules_or_tables_are_proven_anew():
+    from openreadout_ome_tiff.standalone import StandAlone
+
+    streams = StandAlone()
+    samples = reference(merge_by_hand(STREAM, TABLES))
+    assert streams.form(STREAM, TABLES, (16, 16, 3), samples, "as YCbCr") is not None
+    assert streams.form(STREAM, TABLES, (16, 16, 3), samples[..., ::-1], "as BGR") is None
+    assert streams.form(STREAM, None, (16, 16, 3), samples, "as YCbCr") is None
