@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from collections import OrderedDict
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 MAX_LISTED = 5_000_000
 """Keys of one array that are listed to count its chunks; beyond that, presence is sampled."""
+FEW_CHUNKS = 16
+"""Chunks that are looked up one by one where listing their folders would cost more."""
 INDEX_CACHE = 64
 """Shard indexes kept for one array."""
 
@@ -376,6 +379,25 @@ class EncodedArray:
             len(tried),
         )
 
+    def all_there(self) -> bool | None:
+        """Whether every chunk is stored, where that can be told without listing folders; None elsewhere."""
+        if not self._few or self.layout.shard is not None:
+            return None
+        return all(map(self._occupied, itertools.product(*map(range, self.grid))))
+
+    @property
+    def _few(self) -> bool:
+        return self.store.can_walk and math.prod(self.grid) <= FEW_CHUNKS
+
+    def _occupied(self, stored: ChunkIndex) -> bool:
+        """Whether anything stands where a chunk belongs; what is no file is met again by whoever reads it."""
+        try:
+            return self.store.size(self.key(stored)) is not None
+        except RemoteError:
+            raise
+        except OpenReadoutError:
+            return True
+
     def _edge(self, stored: ChunkIndex | None, which: int) -> ChunkIndex | None:
         """The first (0) or last (-1) chunk inside a stored chunk, in units of `chunk_shape`."""
         if stored is None or self.layout.shard is None:
@@ -413,14 +435,12 @@ class EncodedArray:
         return [index for index in inside if all(i < g for i, g in zip(index, limit, strict=True))]
 
     def stored_indices(self) -> Iterator[ChunkIndex]:
-        found, _, complete = self._listed()
+        found, _, complete = ([], [], False) if self._few else self._listed()
         stored: Iterator[ChunkIndex] = iter(sorted(found))
         if not complete:
             everything = (nth_index(n, self.grid) for n in range(math.prod(self.grid)))
             # where each question costs a request, the reading of the chunk is the question
-            stored = everything
-            if self.store.can_walk:
-                stored = (n for n in everything if self.store.size(self.key(n)) is not None)
+            stored = filter(self._occupied, everything) if self.store.can_walk else everything
         if self.layout.shard is None:
             yield from stored
             return

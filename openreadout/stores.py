@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
@@ -104,6 +105,7 @@ class DirectoryStore:
         self.path = path
         self._root: str | None = None
         self._own: set[str] = set()
+        self._last = threading.local()
 
     def _file(self, key: str) -> str:
         return os.path.join(self.path, *key.split("/")) if key else self.path
@@ -188,16 +190,16 @@ class DirectoryStore:
             os.close(fd)
 
     def get_range(self, key: str, offset: int, length: int) -> bytes | None:
-        opened = self._open(key)
-        if opened is None:
-            return None
-        fd, size = opened
+        handle: _Handle | None = getattr(self._last, "handle", None)
+        if handle is None or handle.key != key:
+            opened = self._open(key)
+            if opened is None:
+                return None
+            handle = self._last.handle = _Handle(key, *opened)
         try:
-            return _read_exactly(fd, offset, max(0, min(length, size - offset)))
+            return _read_exactly(handle.fd, offset, max(0, min(length, handle.size - offset)))
         except OSError as error:
             raise storage_error(error, self._file(key), where=key) from error
-        finally:
-            os.close(fd)
 
     def size(self, key: str) -> int | None:
         self._stay(key)
@@ -253,7 +255,22 @@ class DirectoryStore:
                 raise storage_error(error, self._file(folder), where=folder) from error
 
     def close(self) -> None:
-        """Nothing stays open between calls."""
+        """Close the files that threads have kept open; one that is just being read closes when that is done."""
+        self._last = threading.local()
+
+
+class _Handle:
+    """A file that a thread reads ranges of, open until it reads another, as the chunks of a shard lie in one."""
+
+    __slots__ = ("fd", "key", "size")
+
+    def __init__(self, key: str, fd: int, size: int) -> None:
+        self.key = key
+        self.fd = fd
+        self.size = size
+
+    def __del__(self) -> None:
+        os.close(self.fd)
 
 
 def _read_exactly(fd: int, offset: int, length: int) -> bytes:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from openreadout.arrays import ChunkedArray, ChunkIndex, Region, chunk_region, chunks_in
 from openreadout.contracts import PlannedLevel
+from openreadout.encoded import EncodedArray
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,6 +18,8 @@ Stored = Callable[[Region], bool]
 
 def full(array: ChunkedArray) -> bool:
     """Whether every chunk is known to be stored."""
+    if isinstance(array, EncodedArray) and (known := array.all_there()) is not None:
+        return known
     presence = array.presence()
     return presence.exact and presence.stored >= presence.total
 

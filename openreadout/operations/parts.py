@@ -149,7 +149,7 @@ def commit(
                 if from_source(run, step):
                     take_notes(run, step, found)
                 else:
-                    run.write_pass(step)
+                    run.write_passes((step,))
             sink.finish(sync=options.sync)
         except BaseException:
             workers.close()

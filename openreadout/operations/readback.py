@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -16,8 +16,11 @@ from openreadout.errors import OpenReadoutError, StorageError, VerificationError
 from openreadout.model import Dataset
 from openreadout.operations.copying import is_decoded_again
 from openreadout.operations.sources import LevelSource
-from openreadout.operations.walk import ABSENT, DIGEST_BYTES, Pass, cell_blocks, digest, half
+from openreadout.operations.walk import ABSENT, AHEAD, DIGEST_BYTES, Pass, cell_blocks, digest, half
 from openreadout.operations.writing import Writing
+
+_Comparison = Callable[[tuple[int, Region]], int]
+"""Compares a block, numbered as it was noted, and gives its bytes of samples."""
 
 
 class ReadBack:
@@ -40,8 +43,7 @@ class ReadBack:
         try:
             with registry.open_dataset(path) as written:
                 self.same_geometry(written)
-                for step in self._run.steps if steps is None else steps:
-                    self._same_blocks(step, written)
+                self._same_blocks(self._run.steps if steps is None else steps, written)
         except (VerificationError, StorageError):
             raise  # a disk that refuses to be read says nothing of what is on it
         except OpenReadoutError as error:
@@ -74,13 +76,20 @@ class ReadBack:
                         f"image {number} of the output has another scale than was written"
                     )
 
-    def _same_blocks(self, step: Pass, written: Dataset) -> None:
-        notes = [
-            self._run.digests.get((step.image, n), b"") for n in range(step.first, step.last + 1)
-        ]
-        work = self._comparing(step, written, notes)
-        walk = enumerate(self._run.walk(step))
-        with closing(self._run.workers.map(work, walk, ahead=self._run.workers.threads)) as results:
+    def _same_blocks(self, steps: Sequence[Pass], written: Dataset) -> None:
+        def jobs() -> Iterator[tuple[_Comparison, tuple[int, Region]]]:
+            for step in steps:
+                numbers = range(step.first, step.last + 1)
+                notes = [self._run.digests.get((step.image, n), b"") for n in numbers]
+                compare = self._comparing(step, written, notes)
+                for numbered in enumerate(self._run.walk(step)):
+                    yield compare, numbered
+
+        def work(job: tuple[_Comparison, tuple[int, Region]]) -> int:
+            return job[0](job[1])
+
+        ahead = AHEAD * self._run.workers.threads
+        with closing(self._run.workers.map(work, jobs(), ahead=ahead)) as results:
             for size in results:
                 self._run.advance(size)
 
@@ -104,7 +113,7 @@ class ReadBack:
 
     def _comparing(
         self, step: Pass, written: Dataset, noted: Sequence[bytes | bytearray]
-    ) -> Callable[[tuple[int, Region]], int]:
+    ) -> _Comparison:
         """What compares a block, numbered as it was noted, and gives its bytes of samples."""
         image = self._run.plan.images[step.image]
         found = written.images[step.image]

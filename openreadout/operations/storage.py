@@ -44,8 +44,12 @@ class PlanOptions:
     memory: int | None = None
 
 
-def codecs_of(asked: str | None, dtype: str) -> tuple[CodecSpec, ...]:
-    """The chain of a chunk: bytes and a compressor."""
+def codecs_of(asked: str | None, dtype: str, *, label: bool = False) -> tuple[CodecSpec, ...]:
+    """The chain of a chunk: bytes and a compressor.
+
+    Blosc sorts by bits what comes from a camera, where the upper ones change slowly; labels and masks of one byte have
+    few values in long runs, which sorting tears apart.
+    """
     size = ITEM_BYTES[dtype]
     first = CodecSpec("bytes", {"endian": "little"} if size > 1 else {})
     name, _, level_text = (asked or "blosc-zstd").partition(":")
@@ -55,15 +59,16 @@ def codecs_of(asked: str | None, dtype: str) -> tuple[CodecSpec, ...]:
         )
     level = int(level_text) if level_text else None
     if name in ("none", "keep"):
-        return (first,) if name == "none" else codecs_of(None, dtype)
+        return (first,) if name == "none" else codecs_of(None, dtype, label=label)
     if name in ("blosc-zstd", "blosc-lz4"):
         chosen = 1 if level is None else level
         if not 0 <= chosen <= 9:
             raise UsageError(f"--codec {asked}: blosc levels go from 0 to 9")
         blosc = {"cname": name[6:], "clevel": chosen, "typesize": size, "blocksize": 0}
+        sorts = size > 1 or not (label or dtype == "bool")
         return (
             first,
-            CodecSpec("blosc", {**blosc, "shuffle": "bitshuffle" if size > 1 else "noshuffle"}),
+            CodecSpec("blosc", {**blosc, "shuffle": "bitshuffle" if sorts else "noshuffle"}),
         )
     if name == "zstd":
         chosen = 3 if level is None else level

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 DIGEST_BYTES = 16
 ABSENT = bytes(DIGEST_BYTES)
 """Stands for the digest of a block of which nothing is stored."""
+AHEAD = 3
+"""Blocks for each thread that may be begun before the results of those before them are taken, so that no thread waits
+for a slower one; only those in work hold samples."""
 SMALL_CELL = 16 << 20
 """Bytes of samples of a cell that are not worth being written by several processes."""
 

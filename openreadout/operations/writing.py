@@ -39,6 +39,7 @@ from openreadout.operations.plan import level_source
 from openreadout.operations.storage import PlanOptions
 from openreadout.operations.walk import (
     ABSENT,
+    AHEAD,
     Pass,
     all_cells,
     blocks,
@@ -85,6 +86,10 @@ class Block:
     size: int
     copied: int
     encoded: int
+
+
+_Job = tuple[Callable[[Region], Block], Region]
+"""A block of a pass and what writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +152,33 @@ class Writing:
         ) * (2 if verified else 1)
 
     def write(self) -> None:
-        """Write every level of every image."""
-        for step in self.steps:
-            self.write_pass(step)
+        """Write every level of every image, and note the digests of their blocks.
+
+        Small images follow one another without a wait for the last block of each: only a pass over a level that is made
+        from a written one needs those before it.
+        """
+        first = 0
+        while first < len(self.steps):
+            after = first + 1
+            while after < len(self.steps) and self.steps[after].first == 0:
+                after += 1
+            self.write_passes(self.steps[first:after])
+            first = after
+
+    def write_passes(self, steps: Sequence[Pass]) -> None:
+        """Write the levels of passes that need nothing of one another, and note the digests of their blocks."""
+        order: deque[Pass] = deque()
+
+        def jobs() -> Iterator[_Job]:
+            for step in steps:
+                work = self._work(step)
+                for region in self._announced(step):
+                    order.append(step)
+                    yield work, region
+
+        with closing(self._blocks(jobs())) as results:
+            for block in results:
+                self.note(order.popleft(), block)
 
     def levels(self, step: Pass) -> tuple[PlannedLevel, ...]:
         """The levels of a pass."""
@@ -207,23 +236,20 @@ class Writing:
         source = level_source(image, first.source_level, self.options)
         return (source.array if source.whole else None), (False,) * len(first.shape)
 
-    def write_pass(self, step: Pass) -> None:
-        """Write the levels of a pass, and note the digests of their blocks."""
-        for block in self._blocks(step, self._announced(step)):
-            self.note(step, block)
-
     def write_cells(self, step: Pass, wanted: Iterable[ChunkIndex]) -> Iterator[Cell]:
         """Write some of the largest cells of a pass, which others need not wait for; each is given once it is done."""
         levels = self.levels(step)
         waiting: deque[tuple[ChunkIndex, int]] = deque()
+        work = self._work(step)
 
-        def regions() -> Iterator[Region]:
+        def jobs() -> Iterator[_Job]:
             for index in wanted:
                 waiting.append((index, count_blocks(levels, index)))
-                yield from cell_blocks(levels, index)
+                for region in cell_blocks(levels, index):
+                    yield work, region
 
         done: list[Block] = []
-        with closing(self._blocks(step, regions())) as results:
+        with closing(self._blocks(jobs())) as results:
             for block in results:
                 done.append(block)
                 if len(done) == waiting[0][1]:
@@ -237,8 +263,8 @@ class Writing:
         for channel, low, high in done.seen:
             self.sink.observe(step.image, channel, low, high)
 
-    def _blocks(self, step: Pass, walk: Iterator[Region]) -> Generator[Block, None, None]:
-        """Write blocks of a pass, and give what is to be noted of each, in order."""
+    def _work(self, step: Pass) -> Callable[[Region], Block]:
+        """What writes a block of a pass, and gives what is to be noted of it."""
         image = self.plan.images[step.image]
         watched = step.first == 0 and _wants_range(image)
         read = self._taker(image, step) or self._reader(image, step)
@@ -249,8 +275,16 @@ class Writing:
             seen = _observed(image, region, block) if block is not None and watched else ()
             return self._write_block(step, image, region, block, taken, stored, seen)
 
+        return work
+
+    def _blocks(self, jobs: Iterator[_Job]) -> Generator[Block, None, None]:
+        """Write blocks, and give what is to be noted of each, in order."""
+
+        def work(job: _Job) -> Block:
+            return job[0](job[1])
+
         # closed whatever happens: no thread writes on while an interrupted output is being cleared away
-        with closing(self.workers.map(work, walk, ahead=self.workers.threads)) as results:
+        with closing(self.workers.map(work, jobs, ahead=AHEAD * self.workers.threads)) as results:
             for block in results:
                 self.advance(block.size)
                 yield block
@@ -409,6 +443,10 @@ class Writing:
             if number == step.first and taken is not None:
                 digests.append(taken.digest)
             else:
+                if block is not None:
+                    block = np.ascontiguousarray(
+                        block
+                    )  # once, not for the digest and for each chunk
                 self.sink.write_block(step.image, number, region, block, absent)
                 digests.append(ABSENT if block is None else digest(block))
                 if block is not None:

@@ -11,19 +11,39 @@ from openreadout.codecs import ITEM_BYTES, CodecSpec
 if TYPE_CHECKING:
     from openreadout.contracts import PlannedLevel
 
+_NESTED = dict, list, tuple
 _V2_KINDS = {"bool": "b1", "complex64": "c8", "complex128": "c16"}
 
 
+_flat = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
 def encode_json(document: dict[str, Any]) -> bytes:
-    """A document as UTF-8, two spaces a level, as zarr-python writes it.
+    """A document as UTF-8, two spaces a level; what holds plain values only stands in one line.
 
     Metadata that are carried along may hold NaN and infinities, which JSON lacks; they become null.
     """
     try:
-        text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+        text = _laid_out(document, "\n")
     except ValueError:
-        text = json.dumps(_finite(document), indent=2, ensure_ascii=False, allow_nan=False)
+        text = _laid_out(_finite(document), "\n")
     return text.encode("utf-8", "backslashreplace")
+
+
+def _laid_out(value: Any, line: str) -> str:
+    """A JSON value, `line` being the line break and the indentation where it stands.
+
+    The standard library lays out in Python, value by value, what it otherwise encodes in C; a plate has thousands of
+    documents.
+    """
+    if isinstance(value, dict) and any(isinstance(v, _NESTED) for v in value.values()):
+        inner = line + "  "
+        items = (f"{_flat(str(k))}: {_laid_out(v, inner)}" for k, v in value.items())
+        return f"{{{inner}{f',{inner}'.join(items)}{line}}}"
+    if isinstance(value, list | tuple) and any(isinstance(v, _NESTED) for v in value):
+        inner = line + "  "
+        return f"[{inner}{f',{inner}'.join(_laid_out(v, inner) for v in value)}{line}]"
+    return _flat(value)
 
 
 def _finite(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import struct
+import threading
 import zipfile
 
 import pytest
@@ -161,6 +162,30 @@ def test_a_folder_where_a_value_belongs_is_an_error(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no named pipes in the file system there")
+@pytest.mark.skipif(
+    not os.path.isdir("/proc/self/fd"), reason="the system does not list open files"
+)
+def test_a_thread_keeps_one_file_open_and_closing_the_store_closes_it(tmp_path):
+    def opened():
+        links = [f"/proc/self/fd/{n}" for n in os.listdir("/proc/self/fd")]
+        names = [os.readlink(link) for link in links if os.path.lexists(link)]
+        return sum(name.startswith(str(tmp_path)) for name in names)
+
+    store = DirectoryStore(str(tmp_path))
+    for n in range(5):
+        (tmp_path / f"{n}").write_bytes(bytes([n]) * 10)
+    for n in (0, 0, 1, 2, 2, 3, 4, 4):
+        assert store.get_range(f"{n}", 3, 4) == bytes([n]) * 4
+        assert opened() == 1
+    thread = threading.Thread(target=store.get_range, args=("1", 0, 1))
+    thread.start()
+    thread.join()
+    assert opened() == 1
+    store.close()
+    assert opened() == 0
+    assert store.get_range("1", 0, 2) == b"\1\1"
+
+
 def test_a_pipe_does_not_hang(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(StorageError, match="not a regular file"):

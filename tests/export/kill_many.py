@@ -64,6 +64,12 @@ def _listen() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def starting(said: str) -> bool:
+    """Whether an interruption came while Python itself was being loaded, before a line of the program was run."""
+    lines = said.splitlines()
+    return bool(lines) and lines[-1] == "KeyboardInterrupt" and "/openreadout/" not in said
+
+
 def finish(source: Path, target: Path, *options: str) -> None:
     """Run an export to its end."""
     done = subprocess.run(
@@ -109,7 +115,8 @@ class Killer:
         found = tree(target) if target.exists() else None
         assert found in (old, self.wanted[ending]), f"{way}: an incomplete output after {sent.name}"
         said = (self.folder / "said.txt").read_text()
-        assert code in (0, EXIT_CODES[sent], -sent), (way, sent.name, code, said)
+        if not (code == 1 and found == old and starting(said)):
+            assert code in (0, EXIT_CODES[sent], -sent), (way, sent.name, code, said)
         assert tree(self.source) == self.untouched, "the source was changed"
         complete = found is not None and found == self.wanted[ending]
         resume = [*options, *(["--overwrite"] if complete and not options else [])]

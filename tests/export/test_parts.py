@@ -240,7 +240,7 @@ def test_a_flipped_byte_between_part_and_commit_is_caught(old, source, tmp_path,
 
 
 @pytest.mark.usefixtures("many_cells")
-@pytest.mark.parametrize("stage", ["write_pass", "verify"])
+@pytest.mark.parametrize("stage", ["write_passes", "verify"])
 def test_an_interrupted_commit_can_be_run_again(
     stage, source, tmp_path, export, command, killing, monkeypatch
 ):
@@ -252,7 +252,7 @@ def test_an_interrupted_commit_can_be_run_again(
     def stop(*_):
         raise KeyboardInterrupt
 
-    owner = parts_module.Writing if stage == "write_pass" else parts_module.ReadBack
+    owner = parts_module.Writing if stage == "write_passes" else parts_module.ReadBack
     monkeypatch.setattr(owner, stage, stop)
     from openreadout.cli import run
 

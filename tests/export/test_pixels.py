@@ -491,3 +491,31 @@ def test_pixel_sizes_in_their_own_unit(given, unit, scale, make, tmp_path, expor
 def test_corrections_that_make_no_sense_are_usage_errors(options, stack, tmp_path, export):
     export(stack[0], tmp_path / "out.ome.zarr", *options, code=2)
     assert [p.name for p in tmp_path.iterdir()] == ["a.ome.zarr"]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "bool", "uint16"])
+def test_what_a_camera_gives_is_sorted_by_bits_and_masks_and_labels_are_not(
+    dtype, make, tmp_path, export
+):
+    pixels = make.noise((64, 64), dtype, top=2 if dtype == "bool" else 100)
+    source = make.image(tmp_path / "a.ome.zarr", [pixels], "yx", compressors=None)
+    if dtype != "bool":
+        label = {"version": "0.5", "image-label": {"version": "0.5"}}
+        make.image(source / "labels" / "cells", [pixels], "yx", compressors=None)
+        group = zarr.open_group(source / "labels" / "cells", mode="r+")
+        group.attrs["ome"] = {**group.attrs["ome"], **label}
+        zarr.open_group(source / "labels", mode="a").attrs["ome"] = {"labels": ["cells"]}
+    export(source, tmp_path / "out.ome.zarr")
+    root = zarr.open_group(tmp_path / "out.ome.zarr", mode="r")
+
+    def shuffle(array):
+        (codec,) = (
+            array.metadata.codecs[0].codecs[1:] if array.shards else array.metadata.codecs[1:]
+        )
+        return codec.shuffle.value
+
+    assert np.array_equal(root["0"][...], pixels)
+    assert shuffle(root["0"]) == ("noshuffle" if dtype == "bool" else "bitshuffle")
+    if dtype != "bool":
+        wide = dtype == "uint16"
+        assert shuffle(root["labels/cells/0"]) == ("bitshuffle" if wide else "noshuffle")
