@@ -78,7 +78,10 @@ class Workloads:
                 "zarrify",
                 f"{{bin}}/zarrify -s {self.grouped(name)} -d {self.outputs[2]} -w 2 -c local",
             )
-            found[name] = [self.ours(name), *zarrify, ("tensorstore", script)]
+            found[name] = [
+                self.ours(name), self.ours(name, "--pyramid", "none", label="openreadout --pyramid none"),
+                *zarrify, ("tensorstore", script),
+            ]  # fmt: skip
         slide = "slide.ome.tif"
         found["slide"] = [
             self.ours(slide), self.ours(slide, "--codec", "keep", label="openreadout --codec keep"),
