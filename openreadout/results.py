@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from openreadout.record import record
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from openreadout.errors import OpenReadoutError
@@ -16,12 +18,16 @@ if TYPE_CHECKING:
 
 @record
 class InfoResult:
-    """What `info` found: the opened data set and its size in bytes; None for a folder behind a URL."""
+    """What `info` found: the opened data set and its size in bytes; None for a folder behind a URL.
+
+    `stored` has the bytes of levels, by image and level, where counting the whole has told them: in a folder.
+    """
 
     dataset: Dataset
     size_bytes: int | None
     view: str = "summary"
     max_images: int | None = None
+    stored: Mapping[tuple[int, int], int] = field(default_factory=dict)
 
 
 @record

@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Protocol
 
 from openreadout import system
@@ -436,6 +436,24 @@ def total_sizes(paths: Iterable[str]) -> int | None:
     """`total_size` of several; None when one of them is not known."""
     sizes = [total_size(path) for path in paths]
     return None if None in sizes else sum(size or 0 for size in sizes)
+
+
+def sizes_below(path: str, folders: Collection[str]) -> tuple[int, dict[str, int]]:
+    """Bytes of all files below a directory, and of those below each of some folders in it.
+
+    A file counts for the innermost folder that it is in, and links are not followed.
+    """
+    total, found = 0, dict.fromkeys(folders, 0)
+    owners: dict[str, str | None] = {"": None, **{folder: folder for folder in folders}}
+    for key, size in DirectoryStore(path).walk(""):
+        total += size
+        place = here = key.rpartition("/")[0]
+        while place not in owners:
+            place = place.rpartition("/")[0]
+        owner = owners[here] = owners[place]
+        if owner is not None:
+            found[owner] += size
+    return total, found
 
 
 def source_state(path: str) -> Iterator[tuple[str, int, int]]:

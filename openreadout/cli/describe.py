@@ -25,7 +25,7 @@ from openreadout.cli.output import Style, escape, human_bytes, number
 from openreadout.codecs import ITEM_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from openreadout.arrays import ChunkedArray
     from openreadout.model import Channel, Dataset, Image, Plate
@@ -53,11 +53,20 @@ def _sizes(result: InfoResult) -> list[str]:
     arrays = [level.array for image in result.dataset.images for level in image.levels]
     if not result.size_bytes or any(array.dtype not in ITEM_BYTES for array in arrays):
         return _size(result)
-    samples = sum(math.prod(array.shape) * ITEM_BYTES[array.dtype] for array in arrays)
+    samples = sum(map(_sample_bytes, arrays))
     if not 0 < samples < MAX_SAMPLES:
         return _size(result)
-    ratio = number(float(f"{samples / result.size_bytes:.2g}"))
-    return [f"{_size(result)[0]} for {human_bytes(samples)} of samples ({ratio} ×)"]
+    ratio = _ratio(samples, result.size_bytes)
+    return [f"{_size(result)[0]} for {human_bytes(samples)} of samples ({ratio})"]
+
+
+def _sample_bytes(array: ChunkedArray) -> int:
+    return math.prod(array.shape) * ITEM_BYTES[array.dtype]
+
+
+def _ratio(samples: int, stored: int) -> str:
+    ratio = float(f"{samples / stored:.2g}")
+    return f"{number(ratio) if ratio < 1000 else f'{ratio:.0f}'} ×"
 
 
 def info(result: InfoResult, style: Style) -> list[str]:
@@ -79,7 +88,7 @@ def info(result: InfoResult, style: Style) -> list[str]:
         lines += ["", *_brief(shown, style)]
     else:
         for n, image in enumerate(shown):
-            lines += ["", *_image(n, image, style)]
+            lines += ["", *_image(n, image, style, result.stored)]
     if dataset.notes:
         lines += ["", *_notes(dataset.notes, style)]
     rest = len(dataset.images) - len(shown)
@@ -118,7 +127,9 @@ def _version(dataset: Dataset) -> tuple[str, list[str]]:
 # -- images ----------------------------------------------------------------------------------------
 
 
-def _image(index: int, image: Image, style: Style) -> list[str]:
+def _image(
+    index: int, image: Image, style: Style, stored: Mapping[tuple[int, int], int]
+) -> list[str]:
     name = style.bold(escape(image.name or "(no name)")) + _kind(image)
     lines = hang(f"  {index}  ", [name, sizes(image), _type(image)], "    ")
     pixel = _pixel(image)
@@ -131,7 +142,17 @@ def _image(index: int, image: Image, style: Style) -> list[str]:
         text = value if isinstance(value, str) else _words(value)
         if text:
             lines += row(key, escape(text).split(" "), style, " ")
-    return lines + _levels(image, style)
+    held = [_held(level.array, stored.get((index, n))) for n, level in enumerate(image.levels)]
+    return lines + _levels(image, style, held if len(stored) > 1 else [""] * len(held))
+
+
+def _held(array: ChunkedArray, stored: int | None) -> str:
+    """Bytes of a level and how well it is compressed; nothing where they are not known."""
+    if not stored:
+        return ""
+    samples = _sample_bytes(array) if array.dtype in ITEM_BYTES else 0
+    ratio = f" ({_ratio(samples, stored)})" if 0 < samples < MAX_SAMPLES else ""
+    return human_bytes(stored) + ratio
 
 
 def _kind(image: Image) -> str:
@@ -222,7 +243,8 @@ def _channel(index: int, channel: Channel, style: Style) -> str:
     return text
 
 
-def _levels(image: Image, style: Style) -> list[str]:
+def _levels(image: Image, style: Style, held: Sequence[str]) -> list[str]:
+    """A row for each level; `held` is what to say of its bytes, beside the size of the whole in the title."""
     rows = []
     deep = any(image.size("z", n) > 1 for n in range(len(image.levels)))
     axes = [a for a in image.axis_names if a in ("zyx" if deep else "yx")]
@@ -232,13 +254,14 @@ def _levels(image: Image, style: Style) -> list[str]:
             f"chunk {chunk}",
             f"shard {shard}" if shard else "",
             codec_label(level.array.layout.codecs),
+            held[n],
         )
         rows.append((str(n), " × ".join(str(image.size(a, n)) for a in axes), *stored))
     lines = table(rows, labelled("levels", style))
-    if len(lines) > len(rows) and len({cells[2:] for cells in rows}) == 1:
-        # too narrow for whole rows, which end alike: that part is told once
-        lines = table([cells[:2] for cells in rows], labelled("levels", style))
-        lines += row("stored", [cell for cell in rows[0][2:] if cell], style, "   ")
+    if len(lines) > len(rows) and len({cells[2:5] for cells in rows}) == 1:
+        # too narrow for whole rows, which are stored alike: that part is told once
+        lines = table([(*cells[:2], cells[5]) for cells in rows], labelled("levels", style))
+        lines += row("stored", [cell for cell in rows[0][2:5] if cell], style, "   ")
     elif len(lines) > len(rows) and any(cells[3] for cells in rows):
         lines = _shards_apart(image, rows, style)
     rest = len(image.levels) - MAX_LEVELS
@@ -248,9 +271,9 @@ def _levels(image: Image, style: Style) -> list[str]:
 def _shards_apart(image: Image, rows: Sequence[Sequence[str]], style: Style) -> list[str]:
     """Levels whose rows are too wide: shards, the longest words in them, get lines of their own."""
     levels, shards = [], []
-    for (n, size, _, _, codec), level in zip(rows, image.levels, strict=False):
+    for (n, size, _, _, codec, held), level in zip(rows, image.levels, strict=False):
         chunk, shard = _stored(level.array)
-        levels.append((n, size, f"chunk {lengths(chunk)[0]}", codec))
+        levels.append((n, size, f"chunk {lengths(chunk)[0]}", codec, held))
         shards += [] if shard is None else [(n, lengths(shard)[0])]
     return table(levels, labelled("levels", style)) + table(shards, labelled("shards", style))
 

@@ -389,6 +389,23 @@ def test_the_first_line_tells_how_well_samples_are_compressed(openreadout, fixtu
     assert f"({samples / size:.1f} ×)" in shown
 
 
+def test_levels_tell_what_they_take_in_a_folder(openreadout, fixtures):
+    path = fixtures / DATA[0]
+    group = zarr.open_group(str(path), mode="r")
+    for columns in ("80", "200"):
+        lines = openreadout("info", path, env={"COLUMNS": columns}).stdout.splitlines()
+        start = next(n for n, line in enumerate(lines) if line.startswith("     levels"))
+        for row, name in zip(lines[start:], ("0", "1"), strict=False):
+            size = sum(f.stat().st_size for f in (path / name).rglob("*") if f.is_file())
+            ratio = group[name].nbytes / size
+            assert re.search(rf" {size / 1000:.3g} kB \({ratio:.2g} ×\)$", row), row
+
+
+def test_levels_of_a_single_file_tell_no_sizes(openreadout, fixtures):
+    shown = openreadout("info", fixtures / "ome-tiff/pyramid/cells.ome.tiff").stdout
+    assert shown.count(" kB") == 2  # the whole, and its samples
+
+
 def test_a_size_that_nobody_has_stored_is_not_told(openreadout, tmp_path):
     path = zarr_image(tmp_path / "huge.zarr", (2**30, 2**30), chunks=(64, 64))
     shown = openreadout("info", path).stdout
@@ -419,7 +436,9 @@ def test_shards_get_lines_of_their_own_where_rows_are_too_wide(openreadout, tmp_
     wide = openreadout("info", path, env={"COLUMNS": "120"}).stdout
     assert re.search(r"^ +levels +0 .* chunk .* shard 3 × 1 × 1920 × 1920 ", wide, re.MULTILINE)
     narrow = openreadout("info", path, env={"COLUMNS": "76"}).stdout
-    assert re.search(r"^ +levels +0   1920 × 1920   chunk 240 × 240   \w+$", narrow, re.MULTILINE)
+    assert re.search(
+        r"^ +levels +0   1920 × 1920   chunk 240 × 240   \w+   [^×]+×\)$", narrow, re.MULTILINE
+    )
     assert re.search(r"^ +shards +0   3 × 1 × 1920 × 1920\n +1   3 × 1 × 960 × 960$", narrow, re.MULTILINE)  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from openreadout.stores import (
     StoredObject,
     join_key,
     read_json,
+    sizes_below,
     total_size,
 )
 from openreadout.zips import ZipStore
@@ -201,6 +202,17 @@ def test_a_name_too_long_is_absent(tmp_path):
 def test_a_name_with_nul_is_an_error_or_absent(tmp_path):
     with pytest.raises(StorageError):
         DirectoryStore(str(tmp_path)).get("a\0b")
+
+
+def test_sizes_below_count_a_file_for_the_innermost_folder(tmp_path):
+    for name, size in {"a": 1, "0/b": 10, "0/c/0/0": 100, "0/in/d": 1000, "00/e": 10000}.items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(bytes(size))
+    assert sizes_below(str(tmp_path), ["0", "0/in", "absent"]) == (
+        11111,
+        {"0": 110, "0/in": 1000, "absent": 0},
+    )
 
 
 def test_total_size_counts_every_file(tmp_path):
