@@ -345,6 +345,7 @@ class Writing:
                 copied, encoded = copied + same, encoded + (not same)
             if lossy and taken.samples is not None and is_decoded_again(index):
                 hashed.update(digest(taken.samples))
+            del taken, data  # or they are held while the next chunk is decoded
         return block, _TakenOver(hashed.digest(), copied, encoded)
 
     def _write_taken(

@@ -265,6 +265,10 @@ class _ArrayWriter:
         return _Shard(self._output, key, inside, there, group, checksum)
 
 
+WAITING_BYTES = 4 << 20
+"""Bytes of chunks that may wait for the thread that writes a shard; beyond that the others wait too."""
+
+
 class _Shard:
     """One shard being written.
 
@@ -291,19 +295,48 @@ class _Shard:
         self._offset = 0
         self._stream: Stream | None = None
         self._checksum = checksum
+        self._waiting = 0
         self._lock = threading.Lock()
+        self._writer = threading.Lock()
 
     def add(self, position: ChunkIndex, data: bytes | None) -> bool:
-        """Take a chunk; True when the shard is complete."""
+        """Take a chunk; True when the shard is complete.
+
+        One thread writes while the others only leave their chunks with it, unless too many of them wait.
+        """
         with self._lock:
             self._pending[position] = data
-            while self._next is not None and self._next in self._pending:
-                self._write(self._next, self._pending.pop(self._next))
+            self._waiting += len(data or b"")
+        while self._writer.acquire(blocking=self._waiting > WAITING_BYTES):
+            try:
+                complete = self._write_next()
+            finally:
+                self._writer.release()
+            if complete:
+                return True
+            # a chunk that was left after the last look, by a thread that found this one at work
+            with self._lock:
+                if self._next not in self._pending:
+                    return False
+        return False
+
+    def _write_next(self) -> bool:
+        """Write all that may be written now, by the one thread that holds `_writer`; True when that was the last."""
+        if self._next is None:
+            return False
+        while True:
+            with self._lock:
+                if self._next is None or self._next not in self._pending:
+                    break
+                data = self._pending.pop(self._next)
+                self._waiting -= len(data or b"")
+            self._write(self._next, data)
+            with self._lock:
                 self._next = next(self._order, None)
-            if self._next is not None:
-                return False
-            self._close()
-            return True
+        if self._next is not None:
+            return False
+        self._close()
+        return True
 
     def _write(self, position: ChunkIndex, data: bytes | None) -> None:
         if data is None:
