@@ -1,12 +1,13 @@
 """OME-Zarr, N5 and OME-TIFF in napari: the reader that `napari.yaml` names. It needs dask (the extra `napari`).
 
 Each image becomes a layer of lazy arrays, one for each pyramid level; napari gives each channel a layer of its own with
-its name, colour and window. Label images become labels layers. A plate becomes one image, the first field of each well
-in its place, as `openreadout preview` shows it. Lengths are in µm, times in seconds.
+its name, colour and window. Label images become labels layers. A plate becomes one image: wells in their places, the
+fields of each side by side. Lengths are in µm, times in seconds.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -39,12 +40,15 @@ def read(path: str | Sequence[str]) -> list[LayerData]:
 
 
 def _wells(dataset: openreadout.Dataset, plate: Any) -> Grid:
-    """The first field of each well by row and column; empty when they differ in kind, and cannot lie side by side."""
-    wells = {(w.row, w.column): dataset.images[w.images[0]] for w in plate.wells if w.images}
-    kinds = {(i.axes, i.dtype, tuple(v.array.shape for v in i.levels)) for i in wells.values()}
-    if len(kinds) != 1:
-        return []
-    return [[wells.get((row, column)) for column in plate.columns] for row in plate.rows]
+    """Every field in the place of its well, in a square there; empty when they differ and cannot lie side by side."""
+    images = {(w.row, w.column, n): dataset.images[i] for w in plate.wells for n, i in enumerate(w.images)}  # fmt: skip
+    kinds = {(i.axes, i.dtype, tuple(v.array.shape for v in i.levels)) for i in images.values()}
+    last = max((n for *_, n in images), default=0)
+    across = math.isqrt(last) + 1
+    lines = [(row, first) for row in plate.rows for first in range(0, last + 1, across)]
+    sites = [(column, n) for column in plate.columns for n in range(across)]
+    grid = [[images.get((row, column, first + n)) for column, n in sites] for row, first in lines]
+    return grid if len(kinds) == 1 else []
 
 
 def _layer(grid: Grid, name: str) -> LayerData:
@@ -60,7 +64,9 @@ def _layer(grid: Grid, name: str) -> LayerData:
         axes = [axis for axis in shown if not (split and axis == "c")]
         options["scale"] = [spacing.get(axis) or 1.0 for axis in axes]
         if len(grid) * len(grid[0]) == 1:
-            options["translate"] = [_start(image, axis) * (spacing.get(axis) or 1.0) for axis in axes]  # fmt: skip
+            places = zip(image.axis_names, image.levels[0].translation, image.levels[0].scale, strict=True)  # fmt: skip
+            first = {axis: (place or 0.0) / (step or 1.0) for axis, place, step in places}
+            options["translate"] = [first.get(a, 0.0) * (spacing.get(a) or 1.0) for a in axes]
     if not labels:
         options |= {"rgb": "s" in image.axis_names, "multiscale": len(levels) > 1}
     if split:
@@ -76,13 +82,6 @@ def _pixels(grid: Grid, image: openreadout.Image, level: int) -> Any:
     blank = da.zeros_like(image.to_dask(level))
     rows = [[blank if item is None else item.to_dask(level) for item in row] for row in grid]
     return da.concatenate([da.concatenate(row, axis=4) for row in rows], axis=3)
-
-
-def _start(image: openreadout.Image, axis: str) -> float:
-    """Where an axis begins, in samples of level 0."""
-    place, level = image.axis_names.find(axis), image.levels[0]
-    start, step = (0.0, 1.0) if place < 0 else (level.translation[place], level.scale[place])
-    return (start or 0.0) / (step or 1.0)
 
 
 def _channels(image: openreadout.Image, name: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 
 import numpy as np
@@ -143,14 +144,24 @@ def plate(tmp_path):
     return path
 
 
-def test_a_plate_shows_the_first_field_of_each_well_in_its_place(plate):
+def test_a_plate_shows_every_field_in_the_place_of_its_well(plate):
     ((data, options, kind),) = layers(plate)
     assert kind == "image"
     assert options["name"] == "screen"
     assert options["scale"] == [0.5, 0.5]
     for level, (height, width) in zip(data, [(4, 6), (2, 3)], strict=True):
-        wells = np.kron([[10, 20], [0, 30]], np.ones((height, width)))
-        assert np.array_equal(level.compute(), wells)
+        fields = np.kron([[10, 11, 20, 0], [0, 0, 30, 0]], np.ones((height, width)))
+        assert np.array_equal(level.compute(), fields)
+
+
+def test_fields_of_a_well_lie_in_a_square(plate):
+    well = zarr.open_group(str(plate / "A/2"))
+    for name in ("1", "2", "3", "4"):
+        shutil.copytree(plate / "B/2/0", plate / "A/2" / name)
+    well.attrs["well"] = {"version": "0.4", "images": [{"path": str(n)} for n in range(5)]}
+    ((data, _, _),) = layers(plate)
+    fields = [[10, 11, 0, 20, 30, 30], [0, 0, 0, 30, 30, 0], [0, 0, 0, 30, 0, 0], [0] * 6]
+    assert np.array_equal(data[0].compute(), np.kron(fields, np.ones((4, 6))))
 
 
 def test_fields_of_different_size_are_layers_of_their_own(plate):
