@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 PLAIN_EVERY_S = 5.0
+NARROW = 72
+"""Columns of a terminal below which the bar tells its share and the time left alone: the rest would wrap."""
 
 
 class Progress:
@@ -42,7 +44,10 @@ class Progress:
             return
         if self._task is None:
             self._bar.start()
-            self._task = self._bar.add_task(self.label, total=total or None)
+            longest = max(8, self._bar.console.width // 3)
+            cut = len(self.label) > longest
+            label = f"{self.label[: longest - 1]}…" if cut else self.label
+            self._task = self._bar.add_task(label, total=total or None)
         self._bar.update(self._task, completed=done, total=total or None)
 
     def _line(self, done: int, total: int) -> None:
@@ -72,21 +77,23 @@ def _bar(unit: str) -> Bar:
         DownloadColumn,
         MofNCompleteColumn,
         Progress,
+        ProgressColumn,
         TaskProgressColumn,
         TextColumn,
         TimeRemainingColumn,
         TransferSpeedColumn,
     )
 
-    counted = (
+    console = Console(stderr=True)
+    counted: list[ProgressColumn] = (
         [DownloadColumn(), TransferSpeedColumn()] if unit == "bytes" else [MofNCompleteColumn()]
     )
     return Progress(
         TextColumn("{task.description}", markup=False),
-        BarColumn(),
+        BarColumn(bar_width=40 if console.width >= NARROW else 8),
         TaskProgressColumn(),
-        *counted,
+        *(counted if console.width >= NARROW else []),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import struct
@@ -189,3 +190,18 @@ def test_progress_is_for_terminals(fixtures, tmp_path):
     text = on_a_terminal(*arguments, "-o", tmp_path / "a.ome.zarr", "--no-progress", cwd=tmp_path)
     assert "%" not in text
     assert "verified" in text
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_the_bar_takes_one_line(fixtures, tmp_path, columns):
+    arguments = ("export", fixtures / "ome-tiff/pyramid/cells.ome.tiff", "--to", "ome-zarr")
+    name = "a-name-as-long-as-those-that-microscopes-give.ome.zarr"
+    text = on_a_terminal(*arguments, "-o", tmp_path / name, cwd=tmp_path, columns=columns)
+    bars = [part for part in re.split(r"\033\[2K|\r|\n", text) if "%" in part]
+    assert bars
+    for bar in bars:
+        shown = re.sub(r"\033\[[0-9;?]*[A-Za-z]", "", bar)
+        assert "…" in shown
+        assert len(shown) <= columns
+        assert ("kB" in shown) == (columns == 80)
+        assert shown.rstrip().endswith((":00", ":01", ":--", ":02"))
