@@ -163,12 +163,18 @@ def compare(report: CompareReport, style: Style) -> list[str]:
 # -- export ----------------------------------------------------------------------------------------
 
 
+def _shrunk(ratio: float) -> str:
+    """How many times the output is smaller than its source, in words."""
+    if f"{max(ratio, 1 / ratio):.1f}" == "1.0":
+        return "as large"
+    return f"{ratio:.1f} × smaller" if ratio > 1 else f"{1 / ratio:.1f} × larger"
+
+
 def export(report: ExportReport, style: Style) -> list[str]:
     """The closing summary of `export`."""
     size = human_bytes(report.bytes_written)
     if report.source_bytes and report.bytes_written and report.part is None:
-        smaller = report.source_bytes / report.bytes_written
-        size += f" ({smaller:.1f} × smaller)" if smaller >= 1 else f" ({1 / smaller:.1f} × larger)"
+        size += f" ({_shrunk(report.source_bytes / report.bytes_written)})"
     facts = [
         count(report.images_written, "image"),
         count(report.levels_written, "level"),

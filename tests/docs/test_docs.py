@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md"), ROOT / "benchmarks" / "README.md"])
 # What may differ from run to run or with the version of a compressor.
-CHANGING = re.compile(r"\d+(\.\d+)? (s|ms|B|kB|MB)\b|\d+(\.\d+)? (× (larger|smaller)|×\))")
+CHANGING = re.compile(r"\d+(\.\d+)? (s|ms|B|kB|MB)\b|\d+(\.\d+)? (× (larger|smaller)|×\))|as large")
 
 
 def blocks(page, language):

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = [DOCS / "tour.md", DOCS / "export.md", DOCS / "python.md", *sorted((DOCS / "howto").glob("*.md"))]  # fmt: skip
 # What differs from run to run, or with the version of a compressor.
-CHANGING = re.compile(r"\d+(\.\d+)? (s|ms|B|kB|MB)\b|\d+(\.\d+)? (× (larger|smaller)|×\))")
+CHANGING = re.compile(r"\d+(\.\d+)? (s|ms|B|kB|MB)\b|\d+(\.\d+)? (× (larger|smaller)|×\))|as large")
 
 
 def examples(page):
