@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Protocol
 
 from openreadout import system
@@ -91,6 +91,8 @@ def join_key(*parts: str) -> str:
     return "/".join(names)
 
 
+LINK = -2
+"""Stands for a descriptor where a link lies."""
 MAX_REMEMBERED = 1 << 16
 """Folders of a store that are remembered as its own."""
 
@@ -103,34 +105,44 @@ class DirectoryStore:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._below = os.path.join(path, "")
         self._root: str | None = None
         self._own: set[str] = set()
         self._last = threading.local()
 
     def _file(self, key: str) -> str:
-        return os.path.join(self.path, *key.split("/")) if key else self.path
+        return (
+            self._below + (key if os.sep == "/" else key.replace("/", os.sep)) if key else self.path
+        )
 
     def _stay(self, key: str) -> None:
-        """Refuse a key whose file or one of whose folders is a link out of the store.
+        """Refuse a key whose file or one of whose folders is a link out of the store."""
+        self._stay_above(key)
+        if self._is_link(key):
+            self._refuse_leaving(key)
 
-        Folders that were looked at are remembered, so a key costs one more system call than without this.
-        """
-        at = 0
+    def _is_link(self, key: str) -> bool | None:
+        """Whether a link stands there; None where nothing is, or the system refuses: whoever opens it says why."""
+        try:
+            return stat.S_ISLNK(os.lstat(self._file(key)).st_mode)
+        except (OSError, ValueError):
+            return None
+
+    def _stay_above(self, key: str) -> None:
+        """Refuse a key one of whose folders is a link out of the store; folders that were looked at are remembered."""
+        at = key.find("/", 1)
         while at >= 0:
-            at = key.find("/", at + 1)
-            part = key if at < 0 else key[:at]
-            if part in self._own:
-                continue
-            try:
-                link = stat.S_ISLNK(os.lstat(self._file(part)).st_mode)
-            except (OSError, ValueError):
-                return  # it is not there, or whoever opens it says why not
-            if link:
-                self._refuse_leaving(part)
-            if at >= 0:
+            folder = key[:at]
+            if folder not in self._own:
+                link = self._is_link(folder)
+                if link is None:
+                    return
+                if link:
+                    self._refuse_leaving(folder)
                 if len(self._own) >= MAX_REMEMBERED:
                     self._own.clear()
-                self._own.add(part)
+                self._own.add(folder)
+            at = key.find("/", at + 1)
 
     def _leaves(self, file: str) -> bool:
         """Whether a path leads out of the store once its links are resolved."""
@@ -151,25 +163,38 @@ class DirectoryStore:
     def _open(self, key: str) -> tuple[int, int] | None:
         """Descriptor and size of the file of a key; only of a regular file, and never waiting for a pipe's writer."""
         file = self._file(key)
-        self._stay(key)
-        try:
-            fd = os.open(file, os.O_RDONLY | system.OPEN_FLAGS)
-        except FileNotFoundError:
+        if system.NO_FOLLOW:
+            self._stay_above(key)
+        else:
+            self._stay(key)
+        fd = self._descriptor(key, system.NO_FOLLOW)
+        if fd == LINK:
+            self._refuse_leaving(key)
+            fd = self._descriptor(key, 0)
+        if fd is None:
             return None
-        except NotADirectoryError:
-            return None
-        except (OSError, ValueError) as error:
-            if isinstance(error, OSError):
-                if error.errno == errno.ENAMETOOLONG:
-                    return None
-                raise storage_error(error, file, where=key) from error
-            raise StorageError(f"{file!r}: not a file name", path=file, where=key) from error
         status = os.fstat(fd)
         if stat.S_ISREG(status.st_mode):
             return fd, status.st_size
         os.close(fd)
         what = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
         raise StorageError(f"{what} stands where a file belongs", path=file, where=key)
+
+    def _descriptor(self, key: str, more: int) -> int | None:
+        """The file of a key opened, `LINK` where `more` forbids to follow one, None where there is none."""
+        file = self._file(key)
+        try:
+            return os.open(file, os.O_RDONLY | system.OPEN_FLAGS | more)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                return None
+            if more and error.errno in (errno.ELOOP, errno.EMLINK):
+                return LINK
+            raise storage_error(error, file, where=key) from error
+        except ValueError as error:
+            raise StorageError(f"{file!r}: not a file name", path=file, where=key) from error
 
     def get(self, key: str, limit: int = MAX_ENCODED_BYTES) -> bytes | None:
         opened = self._open(key)
@@ -202,18 +227,26 @@ class DirectoryStore:
             raise storage_error(error, self._file(key), where=key) from error
 
     def size(self, key: str) -> int | None:
-        self._stay(key)
+        self._stay_above(key)
+        status = self._status(key, os.lstat)
+        if status is not None and stat.S_ISLNK(status.st_mode):
+            self._refuse_leaving(key)
+            status = self._status(key, os.stat)
+        if status is None:
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            raise StorageError("not a regular file", path=self._file(key), where=key)
+        return status.st_size
+
+    def _status(self, key: str, look: Callable[[str], os.stat_result]) -> os.stat_result | None:
         try:
-            status = os.stat(self._file(key))
+            return look(self._file(key))
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
                 return None
             raise storage_error(error, self._file(key), where=key) from error
-        if not stat.S_ISREG(status.st_mode):
-            raise StorageError("not a regular file", path=self._file(key), where=key)
-        return status.st_size
 
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         folders: list[str] = []

@@ -10,6 +10,8 @@ from typing import Any
 
 OPEN_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 """Flags for opening a source: never wait for a pipe's writer, never translate line ends."""
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+"""Flag that refuses to open a link; 0 where the system has none."""
 
 if hasattr(os, "pread"):
     pread = os.pread
