@@ -208,7 +208,7 @@ class EncodedArray:
     def is_stored(self, index: ChunkIndex) -> bool:
         stored = self.stored_index(index)
         if not self._partial:
-            return self.store.size(self.key(stored)) is not None
+            return self.store.has(self.key(stored), self._most(self.spec))
         loaded = self._shard(stored)
         partial = self.chain.partial
         return (

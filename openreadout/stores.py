@@ -54,6 +54,13 @@ class Store(Protocol):
         """Length of the value in bytes, or None when the key is absent."""
         ...
 
+    def has(self, key: str, limit: int = MAX_ENCODED_BYTES) -> bool:
+        """Whether there is a value, which is likely to be read next if there is.
+
+        Where each question is a request, the value may come with the answer; then this raises what `get` raises.
+        """
+        ...
+
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         """Names of the folders and of the values directly below a prefix, each sorted; empty when it is absent.
 
@@ -247,6 +254,9 @@ class DirectoryStore:
             if error.errno == errno.ENAMETOOLONG:
                 return None
             raise storage_error(error, self._file(key), where=key) from error
+
+    def has(self, key: str, limit: int = MAX_ENCODED_BYTES) -> bool:
+        return self.size(key) is not None
 
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         folders: list[str] = []

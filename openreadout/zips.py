@@ -193,6 +193,9 @@ class ZipStore:
                 self._folders = _zip_tree(self._members)
             return self._folders
 
+    def has(self, key: str, limit: int = MAX_ENCODED_BYTES) -> bool:
+        return self.size(key) is not None
+
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         folders, files = self._tree().get(prefix, (set(), set()))
         return sorted(folders), sorted(files)

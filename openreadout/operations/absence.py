@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from openreadout.arrays import ChunkedArray, ChunkIndex, Region, chunk_region, chunks_in
+from openreadout.arrays import (
+    AxisView,
+    ChunkedArray,
+    ChunkIndex,
+    Region,
+    SamplesAsChannels,
+    Stack,
+    chunk_region,
+    chunks_in,
+)
 from openreadout.contracts import PlannedLevel
 from openreadout.encoded import EncodedArray
 
@@ -16,8 +25,19 @@ Stored = Callable[[Region], bool]
 """Tells whether anything of a region is stored."""
 
 
+def listed(array: ChunkedArray) -> bool:
+    """Whether the stored chunks of an array can be counted without a question for each of them."""
+    if isinstance(array, Stack):
+        return all(part is None or listed(part) for part in array.parts)
+    if isinstance(array, AxisView | SamplesAsChannels):
+        return listed(array.array)
+    return not isinstance(array, EncodedArray) or array.store.can_walk
+
+
 def full(array: ChunkedArray) -> bool:
-    """Whether every chunk is known to be stored."""
+    """Whether every chunk is known to be stored; not where reading each tells it as soon."""
+    if not listed(array):
+        return False
     if isinstance(array, EncodedArray) and (known := array.all_there()) is not None:
         return known
     presence = array.presence()

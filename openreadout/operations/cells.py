@@ -33,6 +33,8 @@ class Job:
 
     `token` tells it from all others. `path` is the source and `partial` the folder that is written, both absolute;
     `fingerprint` is that of the plan. `permit` is a file that is there for as long as somebody wants the result.
+    `whole` is that of `Writing`: were each task to look at all keys of what it reads, the file server would do little
+    else.
     """
 
     token: str
@@ -41,6 +43,7 @@ class Job:
     permit: str
     options: ExportOptions
     fingerprint: str
+    whole: frozenset[tuple[int, int]] = frozenset()
 
     def permitted(self) -> None:
         """Raise when nobody wants the result any more."""
@@ -109,7 +112,9 @@ def _run(job: Job, plan: ExportPlan, sink: Any) -> Writing:
     def look(done: int, total: int) -> None:
         job.permitted()
 
-    return Writing(plan, job.options.plan, sink, Workers(1), look, verified=False, steps=())
+    return Writing(
+        plan, job.options.plan, sink, Workers(1), look, verified=False, steps=(), whole=job.whole
+    )
 
 
 def _plan(job: Job) -> ExportPlan:

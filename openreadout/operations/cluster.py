@@ -18,6 +18,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from openreadout import registry
@@ -157,8 +158,9 @@ def _written(
         for steps in _turns(run.steps):
             cells = ((step, index) for step in steps for index in run.cells(step))
             todo = ((*cell, ()) for cell in cells if key_of(*cell) not in found)
+            whole = frozenset((step.image, step.first) for step in steps if run.reads_whole(step))
             with contextlib.closing(
-                cluster.map(write_cell, job, todo, lambda: run.advance(0))
+                cluster.map(write_cell, replace(job, whole=whole), todo, lambda: run.advance(0))
             ) as results:
                 for cell in results:
                     found[key_of(cell.step, cell.index)] = cell

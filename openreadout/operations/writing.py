@@ -33,6 +33,7 @@ from openreadout.operations.absence import (
     blanked,
     doubled,
     full,
+    listed,
 )
 from openreadout.operations.copying import CopySource, Taken, is_decoded_again, same_codecs
 from openreadout.operations.plan import level_source
@@ -122,7 +123,11 @@ class Cell:
 
 
 class Writing:
-    """One export under way: writes every level, and notes the digest of every block."""
+    """One export under way: writes every level, and notes the digest of every block.
+
+    `whole` names passes, by image and first level, that read an array of which every chunk is stored, where somebody
+    has found that out already: one look at all keys of an array is enough for all who write a part of it.
+    """
 
     def __init__(
         self,
@@ -134,8 +139,10 @@ class Writing:
         *,
         verified: bool,
         steps: Sequence[Pass] | None = None,
+        whole: frozenset[tuple[int, int]] | None = None,
     ) -> None:
         self.plan = plan
+        self._whole = whole
         self.steps = tuple(passes(plan)) if steps is None else tuple(steps)
         self.options = options
         self.sink = sink
@@ -209,7 +216,7 @@ class Writing:
         if math.prod(grid_shape(first.shape, first.chunk)) < FEW_CHUNKS:
             return None
         array, halve = self._origin(step, first)
-        presence = None if array is None else array.presence()
+        presence = array.presence() if array is not None and listed(array) else None
         if array is None or presence is None or not presence.exact:
             return None
         if presence.stored * 2 > presence.total:
@@ -396,16 +403,25 @@ class Writing:
 
         return made
 
+    def reads_whole(self, step: Pass) -> bool:
+        """Whether every chunk of what a pass reads is stored; looks at all keys of that array, unless it is known."""
+        if self._whole is not None:
+            return (step.image, step.first) in self._whole
+        image = self.plan.images[step.image]
+        number = image.levels[step.first].source_level
+        if number is None:
+            return full(self.sink.readable(step.image, step.first - 1))
+        return full(level_source(image.image, number, self.options).array)
+
     def _stored(self, image: PlannedImage, step: Pass) -> Stored | None:
         """What tells whether anything of a region of the pass's first level is stored; None where everything is."""
+        if self.reads_whole(step):
+            return None
         level = image.levels[step.first]
         if level.source_level is not None:
-            source = level_source(image.image, level.source_level, self.options)
-            return None if full(source.array) else source.is_stored
+            return level_source(image.image, level.source_level, self.options).is_stored
         before = image.levels[step.first - 1]
         finished = self.sink.readable(step.image, step.first - 1)
-        if full(finished):
-            return None
 
         def stored(region: Region) -> bool:
             wide = doubled(region, level, before)

@@ -1,7 +1,7 @@
 """Consolidated metadata: copies of all documents of a hierarchy in one of them.
 
 Zarr v3 keeps them inline in the root's `zarr.json`, Zarr v2 in `.zmetadata`. Nothing keeps them up to date, so they are
-used only when somebody says that they can be trusted.
+used only when somebody says that they can be trusted, or one by one when the document that they are a copy of is older.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _documents(
             "the consolidated metadata hold no documents",
             path=path,
             where=where,
-            hint="leave out --trust-consolidated",
+            hint="leave out --trust-consolidated, so that the documents themselves are read",
         )
     return {
         key_of(key.strip("/")): json.dumps(document).encode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from openreadout.errors import RemoteError
@@ -79,6 +79,9 @@ class SystemTransport:
             for name, entry in found.items()
             if entry.get("type") == "file"
         )
+
+    def ages(self, url: str, keys: Sequence[str], most: int) -> dict[str, float | None]:
+        return {}  # the plain interface lists a whole tree or one folder
 
     def _ask(self, url: str, work: Callable[[str], Any]) -> Any:
         """What the file system answers, None when there is nothing."""

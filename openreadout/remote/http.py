@@ -6,7 +6,7 @@ Everything a server says is checked: the length of a body, the range that it cla
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -177,6 +177,9 @@ class HttpTransport:
 
     def walk(self, url: str) -> Iterator[tuple[str, int]] | None:
         return None  # index pages tell no exact sizes
+
+    def ages(self, url: str, keys: Sequence[str], most: int) -> dict[str, float | None]:
+        return {}  # asking for the date of a document costs what the document costs
 
     def _ask(self, request: _Request[Result], tries: int = TRIES) -> Result | None:
         work = self._tries(request, tries)

@@ -45,7 +45,7 @@ def look_at(url: str, *, trust_consolidated: bool = False) -> Look:
     store = RemoteStore(url, trust_consolidated=trust_consolidated)
     names = _names(store)
     if names & set(DOCUMENTS):
-        store.trust_copies()
+        store.use_copies()
     elif not names:
         return Look(url, None, frozenset(), RemoteFile(url))
     return Look(url, store, names, None)

@@ -126,8 +126,32 @@ class S3Transport:
             if not entry["Key"].endswith("/")
         )
 
-    def _pages(self, url: str, bucket: str, prefix: str, delimiter: str) -> Iterator[Any]:
-        after: dict[str, str] = {}
+    def ages(self, url: str, keys: Sequence[str], most: int) -> dict[str, float | None]:
+        """When objects were written: a page of the listing tells it of all that lie close to each other."""
+        bucket, prefix = _parts(url)
+        folder = f"{prefix}/" if prefix else ""
+        waiting = sorted(keys, key=str.encode, reverse=True)
+        found: dict[str, float | None] = {}
+        for _ in range(most):
+            if not waiting:
+                break
+            first = folder + waiting[-1]
+            # what is listed are keys behind the one that is given, in the order of their UTF-8
+            page = next(self._pages(url, bucket, folder, "", first[:-1]), None)
+            if page is None:
+                break
+            listed = {e["Key"]: e["LastModified"].timestamp() for e in page.get("Contents", ())}
+            last = max(listed, key=str.encode, default="")
+            whole = not page.get("IsTruncated")
+            while waiting and (whole or (folder + waiting[-1]).encode() <= last.encode()):
+                key = waiting.pop()
+                found[key] = listed.get(folder + key)
+        return found
+
+    def _pages(
+        self, url: str, bucket: str, prefix: str, delimiter: str, start: str | None = None
+    ) -> Iterator[Any]:
+        after: dict[str, str] = {} if start is None else {"StartAfter": start}
         while True:
 
             async def page(after: dict[str, str] = after) -> Any:
@@ -331,7 +355,10 @@ async def _body(url: str, response: Any, body: Any, offset: int | None, length: 
         raise too_large(url, len(data), length)
     if 0 <= promised != len(data):
         raise _ShortBodyError("the connection was cut inside the response")
-    return Answer(bytes(data), total, response.get("ETag"))
+    written = response.get("LastModified")
+    return Answer(
+        bytes(data), total, response.get("ETag"), None if written is None else written.timestamp()
+    )
 
 
 def _total(url: str, said: Any, offset: int, promised: int) -> int:

@@ -19,6 +19,12 @@ from openreadout.remote.urls import child, shown
 ZARR_DOCUMENTS = ("zarr.json", ".zattrs", ".zgroup", ".zarray")
 DOCUMENTS = (*ZARR_DOCUMENTS, ".zmetadata", "attributes.json")
 """Values that are metadata by their name: read whole, once, and kept."""
+CONSOLIDATED = ("zarr.json", ".zmetadata")
+"""Documents of the root that hold copies of others, in Zarr v3 and v2."""
+FEW_COPIES = 2
+"""Fewer documents than this are read: to ask for their dates takes as many requests."""
+MAX_NOTED = 1 << 16
+"""Values of which it is remembered whether they are there."""
 
 
 class RemoteStore:
@@ -50,6 +56,11 @@ class RemoteStore:
         _note_size(url, None)
         self._copies: frozenset[str] | None = None
         """Names of the documents that are absent when no copy of them was found, once copies are trusted."""
+        self._written: dict[str, float] = {}
+        """When documents of the root were written, where the server tells it."""
+        self._noted: OrderedDict[str, bool] = OrderedDict()
+        """Whether there is a value, of those that were asked for last."""
+        self._held = _Held()
 
     @property
     def can_list(self) -> bool:
@@ -66,7 +77,28 @@ class RemoteStore:
                     where=key,
                 )
             return data
-        return self._answer(key, None, limit)
+        held = self._held.take(key)
+        return self._answer(key, None, limit) if held is None else held
+
+    def has(self, key: str, limit: int = MAX_ENCODED_BYTES) -> bool:
+        """Whether there is a value. It is asked for itself, and kept until this thread reads it or asks for another."""
+        if _is_document(key):
+            return self._document(key) is not None
+        with self._lock:
+            noted = self._noted.get(key)
+        if noted is None:
+            data = self._answer(key, None, limit)
+            self._held.key, self._held.data = key, data
+            return data is not None
+        return noted
+
+    def note(self, key: str, *, there: bool) -> None:
+        """Remember whether there is a value."""
+        with self._lock:
+            self._noted[key] = there
+            self._noted.move_to_end(key)
+            while len(self._noted) > MAX_NOTED:
+                self._noted.popitem(last=False)
 
     def get_range(self, key: str, offset: int, length: int) -> bytes | None:
         if _is_document(key):
@@ -82,6 +114,10 @@ class RemoteStore:
         except OpenReadoutError as error:
             self._place(error, key)
             raise
+        if answer is not None and answer.written is not None and key in CONSOLIDATED:
+            self._written[key] = answer.written
+        if not _is_document(key) and not (self.live and answer is None):
+            self.note(key, there=answer is not None)
         return None if answer is None else answer.data
 
     def size(self, key: str) -> int | None:
@@ -122,27 +158,49 @@ class RemoteStore:
             if self._room > 0:
                 self._kept[key] = data
 
-    def trust_copies(self) -> bool:
-        """Take the consolidated metadata of the root, where there is any, for all metadata that there is.
+    def use_copies(self) -> None:
+        """Take documents from the consolidated metadata of the root, where there are any.
+
+        Those that are trusted stand for all metadata that there is. Of others a copy is used where the server tells,
+        in fewer requests than reading would take, that the document was written before its copy.
 
         Raises
         ------
         CorruptDataError
-            It is not what consolidated metadata are.
+            What is to be trusted is not what consolidated metadata are.
         """
-        if not self.trust_consolidated or self._copies is not None:
-            return self._copies is not None
+        if not self.trust_consolidated and not self._transport.lists_all:
+            return
         from openreadout.remote.consolidated import copies
 
-        found = copies(self._document("zarr.json"), lambda: self._document(".zmetadata"), self.path)
+        try:
+            root, older = self._document("zarr.json"), lambda: self._document(".zmetadata")
+            found = copies(root, older, self.path)
+        except CorruptDataError:
+            if self.trust_consolidated:
+                raise
+            return  # whatever is wrong with it, reading the documents tells
         if found is None:
-            return False
+            return
         documents, absent = found
+        if self.trust_consolidated:
+            self._copies = absent
+        else:
+            written = self._written.get(CONSOLIDATED[root is None])
+            documents = {} if written is None else self._older(documents, written)
         for key, data in documents.items():
             if key not in self._kept:
-                self._kept[key] = data
-        self._copies = absent
-        return True
+                self._keep(key, data)
+
+    def _older(self, documents: dict[str, bytes], written: float) -> dict[str, bytes]:
+        """Copies of documents that were written before a time; in the same second they may have been written after."""
+        wanted = [key for key in documents if key not in self._kept]
+        if len(wanted) < FEW_COPIES:
+            return {}
+        ages = self._transport.ages(self.path, wanted, len(wanted) // 2)
+        return {
+            key: documents[key] for key, age in ages.items() if age is not None and age < written
+        }
 
     # -- listing ---------------------------------------------------------------------------------------------------
 
@@ -211,6 +269,19 @@ class RemoteStore:
 
 def _is_document(key: str) -> bool:
     return key.rpartition("/")[2] in DOCUMENTS
+
+
+class _Held(threading.local):
+    """A value that one thread has asked for and not read yet."""
+
+    key: str | None = None
+    data: bytes | None = None
+
+    def take(self, key: str) -> bytes | None:
+        """The value of a key, which is no longer kept then; None when it is not the one that is held."""
+        data = self.data if self.key == key else None
+        self.key = self.data = None
+        return data
 
 
 # -- single files ------------------------------------------------------------------------------------------------------

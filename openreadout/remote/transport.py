@@ -31,12 +31,14 @@ WAKE_SECONDS = 0.2
 class Answer(NamedTuple):
     """Bytes that a server gave.
 
-    `total` is the length of the whole value where the server tells it, `tag` what changes with the value.
+    `total` is the length of the whole value where the server tells it, `tag` what changes with the value, `written`
+    the seconds since 1970 at which it was written.
     """
 
     data: bytes
     total: int | None = None
     tag: str | None = None
+    written: float | None = None
 
 
 class Listing(NamedTuple):
@@ -71,6 +73,14 @@ class Transport(Protocol):
 
     def walk(self, url: str) -> Iterator[tuple[str, int]] | None:
         """Every key below an address with its size; None where the server does not tell."""
+        ...
+
+    def ages(self, url: str, keys: Sequence[str], most: int) -> dict[str, float | None]:
+        """When values below an address were written, in seconds since 1970; None for one that is not there.
+
+        Keys of which that is not known after `most` requests are left out; all of them, where it takes a request for
+        each key.
+        """
         ...
 
 

@@ -23,7 +23,8 @@ class Bucket:
     def __init__(self, url: str) -> None:
         self.path = url
         self.speaker = writing_transport(url)
-        self.store: Store = RemoteStore(url, live=True)
+        self._read_back = RemoteStore(url, live=True)
+        self.store: Store = self._read_back
         self.files = 0
         self.size = 0
         self._lock = threading.Lock()
@@ -33,7 +34,8 @@ class Bucket:
         """Objects have no order."""
 
     def skip(self, key: str) -> None:
-        """There is no object for it."""
+        """There is no object for it, which need not be asked for."""
+        self._read_back.note(key, there=False)
 
     def complete(self, key: str) -> bool:
         """Of an export to a bucket nothing is gone on with."""
@@ -41,24 +43,25 @@ class Bucket:
 
     def put(self, key: str, data: bytes) -> None:
         self.speaker.put(child(self.path, key), data)
-        self._count(len(data))
+        self._count(key, len(data))
 
     def stream(self, key: str) -> _Upload:
-        upload = _Upload(self, child(self.path, key))
+        upload = _Upload(self, key, child(self.path, key))
         with self._lock:
             self._open.add(upload)
         return upload
 
-    def _count(self, size: int) -> None:
+    def _count(self, key: str, size: int) -> None:
+        self._read_back.note(key, there=True)
         with self._lock:
             self.files += 1
             self.size += size
 
-    def done(self, upload: _Upload, size: int) -> None:
+    def done(self, upload: _Upload, key: str, size: int) -> None:
         """Count an object that is complete."""
         with self._lock:
             self._open.discard(upload)
-        self._count(size)
+        self._count(key, size)
 
     def finish(self, documents: dict[str, bytes], *, sync: bool) -> None:
         """The root's documents are the first of them, so they go last; a bucket needs no syncing."""
@@ -75,8 +78,9 @@ class Bucket:
 class _Upload:
     """One object that grows; sent in parts once it is larger than one of them."""
 
-    def __init__(self, bucket: Bucket, url: str) -> None:
+    def __init__(self, bucket: Bucket, key: str, url: str) -> None:
         self._bucket = bucket
+        self._key = key
         self._url = url
         self._waiting = bytearray()
         self._id: str | None = None
@@ -105,7 +109,7 @@ class _Upload:
             if self._waiting:
                 self._send()
             speaker.complete(self._url, self._id, self._tags)
-        self._bucket.done(self, self._size)
+        self._bucket.done(self, self._key, self._size)
 
     def drop(self) -> None:
         """Take back what was sent; a server that fails at that keeps it until its own rules remove it."""

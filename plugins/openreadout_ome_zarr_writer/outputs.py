@@ -504,6 +504,9 @@ class _ArchiveStore:
     def size(self, key: str) -> int | None:
         return self._archive.member_size(key)
 
+    def has(self, key: str, limit: int = MAX_ENCODED_BYTES) -> bool:
+        return self.size(key) is not None
+
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         return [], []
 

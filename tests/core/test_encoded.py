@@ -35,6 +35,9 @@ class MemoryStore:
     def size(self, key):
         return len(self.values[key]) if key in self.values else None
 
+    def has(self, key, limit=1 << 40):
+        return key in self.values
+
     def list_dir(self, prefix):
         return [], []
 

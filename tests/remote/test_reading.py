@@ -183,6 +183,26 @@ def test_an_export_of_a_remote_store_is_the_export_of_the_local_one(
     assert far == near
 
 
+@pytest.mark.parametrize(
+    "options", [(), ("--chunks", "24,24"), ("--codec", "zstd:1")], ids=" ".join
+)
+def test_an_export_asks_once_for_each_chunk(server, command, fixtures, tmp_path, options):
+    code, _, err = command(
+        "export", f"{server.url}/{ZARR2}", "--to", "ome-zarr", "-o", tmp_path / "a.zarr", "--no-verify", *options
+    )  # fmt: skip
+    assert code == 0, err
+    chunks = {
+        f"/{p.relative_to(fixtures)}"
+        for p in (fixtures / ZARR2).rglob("*")
+        if p.is_file() and not p.name.startswith(".") and p.suffix != ".xml"
+    }
+    asked = [path for _, path in server.requests if path in chunks]
+    beyond = {path for path in asked if asked.count(path) > 1}
+    # one chunk of each level is looked at before the export is planned, to see what can be copied
+    assert len(beyond) <= 2, beyond
+    assert chunks == set(asked)
+
+
 def test_a_remote_tiff_is_exported_and_previewed(server, command, tmp_path):
     code, _, err = command(
         "export", f"{server.url}/{TIFF}", "--to", "ome-zarr", "-o", tmp_path / "a.zarr"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import socket
+import time
 
 import pytest
 from conftest import needs
@@ -126,6 +128,168 @@ def test_presence_is_counted_from_a_listing(command, s3, anonymous, fixtures):
     assert code == 0
     assert found["missing_chunks"].startswith("1 of 4 chunks")
     assert "unexpected_file" in found
+
+
+# -- consolidated metadata ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What S3 is asked for: names of methods with keys, or with the prefix that is listed."""
+    import s3fs
+
+    found = []
+    call = s3fs.S3FileSystem._call_s3
+
+    def count(self, method, *more, **arguments):
+        found.append((method, arguments.get("Key", arguments.get("Prefix"))))
+        return call(self, method, *more, **arguments)
+
+    monkeypatch.setattr(s3fs.S3FileSystem, "_call_s3", count)
+    return found
+
+
+def consolidated(folder, version, levels=4):
+    """An image by zarr-python whose root holds copies of all documents."""
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(folder, mode="w", zarr_format=version)
+    for n in range(levels):
+        array = group.create_array(str(n), shape=(64 >> n,) * 2, chunks=(8, 8), dtype="uint8")
+        array[...] = n
+    datasets = [
+        {
+            "path": str(n),
+            "coordinateTransformations": [{"type": "scale", "scale": [2.0**n] * 2}],
+        }
+        for n in range(levels)
+    ]
+    axes = [{"name": name, "type": "space"} for name in "yx"]
+    image = {"axes": axes, "datasets": datasets}
+    if version == 3:
+        group.attrs["ome"] = {"version": "0.5", "multiscales": [image]}
+    else:
+        group.attrs["multiscales"] = [{"version": "0.4", **image}]
+    zarr.consolidate_metadata(folder, zarr_format=version)
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def put_consolidated(s3, name, files, *, pause=1.1):
+    """Everything, and a second later the document that holds copies; times in S3 have no fractions."""
+    holder = ".zmetadata" if ".zmetadata" in files else "zarr.json"
+    for key in sorted(files, key=lambda key: key == holder):
+        if key == holder:
+            time.sleep(pause)
+        s3.put_object(Bucket="public", Key=f"{name}/{key}", Body=files[key], ACL="public-read")
+    return holder
+
+
+def array_documents(asked):
+    return [
+        key for method, key in asked if method == "get_object" and re.search(r"/\d/\.?z\w+", key)
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata")
+@pytest.mark.usefixtures("anonymous")
+@pytest.mark.parametrize("version", [2, 3])
+def test_copies_that_are_newer_than_their_documents_save_requests(
+    command, s3, asked, tmp_path, version
+):
+    files = consolidated(tmp_path / "a.zarr", version)
+    put_consolidated(s3, f"fresh{version}", files)
+    code, said, _ = command("info", "--json", f"s3://public/fresh{version}")
+    assert code == 0
+    assert array_documents(asked) == []
+    listed = [what for what in asked if what[0] == "list_objects_v2"]
+    with_copies = len(asked)
+    # the names at the root, one page with the dates of all documents, and in Zarr v2 what separates chunk indices
+    assert len(listed) == 5 - version, listed
+    asked.clear()
+    del files[".zmetadata" if version == 2 else "zarr.json"]
+    if version == 3:
+        document = json.loads((tmp_path / "a.zarr/zarr.json").read_text())
+        del document["consolidated_metadata"]
+        files["zarr.json"] = json.dumps(document).encode()
+    for key, data in files.items():
+        s3.put_object(Bucket="public", Key=f"bare{version}/{key}", Body=data, ACL="public-read")
+    _, bare, _ = command("info", "--json", f"s3://public/bare{version}")
+    # as the page on remote stores says
+    assert (with_copies, len(asked)) == {3: (3, 6), 2: (9, 12)}[version]
+    for document in (said, bare):
+        for image in document["data"]["images"]:
+            del image["name"]
+    assert said["data"]["images"] == bare["data"]["images"]
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata")
+@pytest.mark.usefixtures("anonymous")
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("when", ["later", "in the same second", "with --trust-consolidated"])
+def test_a_copy_is_not_used_when_its_document_may_be_newer(
+    command, s3, asked, tmp_path, version, when
+):
+    name = f"stale{version}{when[0]}"
+    files = consolidated(tmp_path / "a.zarr", version)
+    put_consolidated(s3, name, files, pause=0)
+    if when != "in the same second":
+        time.sleep(1.1)
+    key = "0/zarr.json" if version == 3 else "0/.zarray"
+    document = json.loads(files[key])
+    document["shape"] = [72, 64]
+    body = json.dumps(document)
+    s3.put_object(Bucket="public", Key=f"{name}/{key}", Body=body, ACL="public-read")
+    trusted = when.startswith("with")
+    options = ["--trust-consolidated"] if trusted else []
+    code, said, _ = command("info", "--json", *options, f"s3://public/{name}")
+    assert code == 0
+    assert said["data"]["images"][0]["size_y"] == (64 if trusted else 72)
+    assert (f"{name}/{key}" in array_documents(asked)) != trusted
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata")
+@pytest.mark.usefixtures("anonymous")
+def test_a_copy_of_a_document_that_is_gone_is_not_used(command, s3, tmp_path):
+    put_consolidated(s3, "gone", consolidated(tmp_path / "a.zarr", 3))
+    s3.delete_object(Bucket="public", Key="gone/3/zarr.json")
+    _, said, _ = command("check", "--json", "s3://public/gone")
+    assert "array_metadata" in {f["code"] for f in said["data"]["findings"]}
+
+
+@pytest.mark.usefixtures("anonymous")
+def test_dates_take_as_many_requests_as_are_allowed(s3, asked, monkeypatch):
+    from openreadout.remote import s3 as speaker
+    from openreadout.remote.transport import transport
+
+    monkeypatch.setattr(speaker, "KEYS_AT_ONCE", 3)
+    for n in range(3):
+        for key in (*(f"{n}/c/{i}" for i in range(5)), f"{n}/zarr.json"):
+            s3.put_object(Bucket="public", Key=f"dated/{key}", Body=b"x", ACL="public-read")
+    wanted = ["2/zarr.json", "0/zarr.json", "1/zarr.json", "absent/zarr.json", "1/c/0"]
+    place = "s3://public/dated"
+    found = transport(place).ages(place, wanted, 10)
+    assert {key for key, age in found.items() if age is None} == {"absent/zarr.json"}
+    assert set(found) == set(wanted)
+    # the first page holds 0/zarr.json and the start of the next folder
+    assert len(asked) == 3
+    assert set(transport(place).ages(place, wanted, 1)) == {"0/zarr.json", "1/c/0"}
+
+
+@pytest.mark.usefixtures("signed")
+def test_an_export_asks_once_for_each_chunk(command, asked, fixtures):
+    code, _, err = command(
+        "export", f"s3://public/{ZARR2}", "--to", "ome-zarr", "-o", "s3://target/once.zarr",
+        "--chunks", "24,24", "--shards", "none", "--no-verify", "--pyramid", "none",
+    )  # fmt: skip
+    assert code == 0, err
+    read = [what for what in asked if re.search(r"/s0/\d", what[1] or "")]
+    # that the first chunk is there is asked before the export is planned, and what form it has
+    first = min(key for _, key in read)
+    assert len([key for _, key in read if key == first]) <= 3
+    later = [what for what in read if what[1] != first]
+    assert {method for method, _ in later} == {"get_object"}
+    assert len(later) == len(set(later)) > 1
+    written = [what for what in asked if re.search(r"once.zarr/.*c/\d", what[1] or "")]
+    assert len(written) == len(set(written)) > 1
 
 
 # -- exports into a bucket -----------------------------------------------------------------------------------------
