@@ -33,6 +33,7 @@ from openreadout.limits import (
     REMOTE_SAMPLES,
 )
 from openreadout.record import record
+from openreadout.remote.urls import is_url
 from openreadout.stores import Store, StoredObject, join_key
 from openreadout.workers import Workers
 
@@ -387,6 +388,8 @@ class EncodedArray:
 
     @property
     def _few(self) -> bool:
+        if is_url(self.store.path):  # where one request lists what many would look up
+            return False
         return self.store.can_walk and math.prod(self.grid) <= FEW_CHUNKS
 
     def _occupied(self, stored: ChunkIndex) -> bool:
