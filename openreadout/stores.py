@@ -312,8 +312,8 @@ class _Handle:
         self.fd = fd
         self.size = size
 
-    def __del__(self) -> None:
-        os.close(self.fd)
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        close(self.fd)  # bound here: at the very end of a process modules lose their names
 
 
 def _read_exactly(fd: int, offset: int, length: int) -> bytes:
