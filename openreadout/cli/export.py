@@ -212,7 +212,7 @@ MAX_PARTS = 100_000
 """Parts of one export; schedulers allow arrays of some thousand jobs."""
 _NOT_WITH = {
     "part": "commit resume dask dry_run",
-    "commit": "resume dask dry_run",
+    "commit": "resume dry_run",
     "dask": "dry_run",
 }
 """Options that exclude one another."""

@@ -70,7 +70,7 @@ def write_on_cluster(
     VerificationError
         What was written does not read back as what was read.
     """
-    plan, options = order.plan, order.options
+    options = order.options
     with (
         Cluster(address, threads) as cluster,
         partial_output(
@@ -80,36 +80,67 @@ def write_on_cluster(
             resume=options.resume,
         ) as partial,
     ):
-        records = partial.path + RECORDS
-        found = _begin(partial.path, records, resumed=partial.resumed)
-        create = registry.find_writer("ome-zarr").create
-        run = Writing(
-            plan,
-            options.plan,
-            create(plan, partial.path, share=Share(options.sync, lambda: None)),
-            Workers(1),
-            progress,
-            verified=options.verify,
-            steps=tuple(stages(plan, CELLS_WANTED, CELL_BYTES)),
-        )
-        with Notes(records, sync=options.sync) as notes:
-            for cell in _written(cluster, order, run, found, partial.path):
-                notes.add(cell)
-        sink = create(plan, partial.path, resume=True)
-        try:
-            run.sink, run.done = sink, 0
-            for step in run.steps:
-                take_notes(run, step, found)
-            sink.finish(sync=options.sync)
-        except BaseException:
-            sink.abort()
-            raise
-        if options.verify:
-            _compare(cluster, order, run, found, partial.path)
-        written = sink.written()
-        known = [found[key_of(step, index)] for step in run.steps for index in run.cells(step)]
-        copied, encoded = (sum(getattr(c, name) for c in known) for name in ("copied", "encoded"))
-        return Written(written.files, written.size, copied, encoded, written.not_carried)
+        found = _begin(partial.path, partial.path + RECORDS, resumed=partial.resumed)
+        steps = tuple(stages(order.plan, CELLS_WANTED, CELL_BYTES))
+        return _finished(cluster, order, steps, found, partial.path, progress)
+
+
+def commit_on_cluster(
+    order: Order,
+    threads: int | None,
+    progress: Progress | None,
+    steps: tuple[Pass, ...],
+    found: dict[Key, Cell],
+    partial: str,
+) -> Written:
+    """Write on workers what parts left to do, which is the levels that are not in `found`, and prove the whole there.
+
+    Raises what `write_on_cluster` raises.
+    """
+    assert order.options.dask is not None
+    with Cluster(order.options.dask, threads) as cluster:
+        _begin(partial, partial + RECORDS, resumed=False)
+        return _finished(cluster, order, steps, found, partial, progress)
+
+
+def _finished(
+    cluster: Cluster,
+    order: Order,
+    steps: tuple[Pass, ...],
+    found: dict[Key, Cell],
+    partial: str,
+    progress: Progress | None,
+) -> Written:
+    """Write on workers what is not in `found`, then the documents here, and compare on workers."""
+    plan, options = order.plan, order.options
+    create = registry.find_writer("ome-zarr").create
+    run = Writing(
+        plan,
+        options.plan,
+        create(plan, partial, share=Share(options.sync, lambda: None)),
+        Workers(1),
+        progress,
+        verified=options.verify,
+        steps=steps,
+    )
+    with Notes(partial + RECORDS, sync=options.sync) as notes:
+        for cell in _written(cluster, order, run, found, partial):
+            notes.add(cell)
+    sink = create(plan, partial, resume=True)
+    try:
+        run.sink, run.done = sink, 0
+        for step in run.steps:
+            take_notes(run, step, found)
+        sink.finish(sync=options.sync)
+    except BaseException:
+        sink.abort()
+        raise
+    if options.verify:
+        _compare(cluster, order, run, found, partial)
+    written = sink.written()
+    known = [found[key_of(step, index)] for step in run.steps for index in run.cells(step)]
+    copied, encoded = (sum(getattr(c, name) for c in known) for name in ("copied", "encoded"))
+    return Written(written.files, written.size, copied, encoded, written.not_carried)
 
 
 def _begin(partial: str, records: str, *, resumed: bool) -> dict[Key, Cell]:

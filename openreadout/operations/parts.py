@@ -133,35 +133,61 @@ def commit(
     with parts_to_commit(
         order.target, overwrite=options.overwrite, fingerprint=order.fingerprint()
     ) as parts:
-        sink = registry.find_writer("ome-zarr").create(order.plan, parts.path, resume=True)
-        run = Writing(
-            order.plan,
-            options.plan,
-            sink,
-            workers,
-            progress,
-            verified=options.verify,
-            steps=_steps(order, parts.count),
+        counts = (
+            _commit_here(order, parts, workers, progress)
+            if options.dask is None
+            else _commit_on_cluster(order, parts, workers.threads, progress)
         )
-        try:
-            found = _complete(run, parts, order.target)
-            for step in run.steps:
-                if from_source(run, step):
-                    take_notes(run, step, found)
-                else:
-                    run.write_passes((step,))
-            sink.finish(sync=options.sync)
-        except BaseException:
-            workers.close()
-            sink.abort()
-            raise
-        if options.verify:
-            ReadBack(run).verify(parts.path)
-        written = sink.written()
+    return order.report(counts, time.monotonic() - started, verified=options.verify)
+
+
+def _commit_here(
+    order: Order, parts: Parts, workers: Workers, progress: Progress | None
+) -> Written:
+    options = order.options
+    sink = registry.find_writer("ome-zarr").create(order.plan, parts.path, resume=True)
+    run = Writing(
+        order.plan,
+        options.plan,
+        sink,
+        workers,
+        progress,
+        verified=options.verify,
+        steps=_steps(order, parts.count),
+    )
+    try:
+        found = _complete(run, parts, order.target)
+        for step in run.steps:
+            if from_source(run, step):
+                take_notes(run, step, found)
+            else:
+                run.write_passes((step,))
+        sink.finish(sync=options.sync)
+    except BaseException:
+        workers.close()
+        sink.abort()
+        raise
+    if options.verify:
+        ReadBack(run).verify(parts.path)
+    written = sink.written()
     copied = written.copied + sum(cell.copied for cell in found.values())
     encoded = written.encoded + sum(cell.encoded for cell in found.values())
-    counts = Written(written.files, written.size, copied, encoded, written.not_carried)
-    return order.report(counts, time.monotonic() - started, verified=options.verify)
+    return Written(written.files, written.size, copied, encoded, written.not_carried)
+
+
+def _commit_on_cluster(
+    order: Order, parts: Parts, threads: int, progress: Progress | None
+) -> Written:
+    from openreadout.operations.cluster import commit_on_cluster
+
+    share = Share(order.options.sync, lambda: None)
+    sink = registry.find_writer("ome-zarr").create(order.plan, parts.path, share=share)
+    steps = _steps(order, parts.count)
+    run = Writing(
+        order.plan, order.options.plan, sink, workers=Workers(1), progress=None, verified=False, steps=steps
+    )  # fmt: skip
+    found = _complete(run, parts, order.target)
+    return commit_on_cluster(order, threads, progress, steps, found, parts.path)
 
 
 def take_notes(run: Writing, step: Pass, found: dict[Key, Cell]) -> None:

@@ -298,6 +298,32 @@ def test_damage_that_a_worker_finds_ends_as_it_does_here(cluster, source, tmp_pa
     assert names(tmp_path) == ["in"]
 
 
+def test_parts_are_committed_by_workers(cluster, source, tmp_path, killing):
+    """The levels that several parts have a share in are written on the cluster, and all is read back there."""
+    finish(start(source, tmp_path / "here.ome.zarr", *SMALL))
+    target = tmp_path / "there.ome.zarr"
+    finish(start(source, target, *SMALL, "--part", "1/2"))
+    error = finish(start(source, target, *SMALL, "--commit", "--dask", cluster.address), code=2)
+    assert "not complete: 2" in error["message"]
+    finish(start(source, target, *SMALL, "--part", "2/2"))
+    report = finish(start(source, target, *SMALL, "--commit", "--dask", cluster.address))
+    assert report["verified"]
+    assert killing.tree(target) == killing.tree(tmp_path / "here.ome.zarr")
+    assert names(tmp_path) == ["here.ome.zarr", "in", "there.ome.zarr"]
+
+
+def test_a_part_that_was_damaged_afterwards_is_found_by_workers(cluster, source, tmp_path):
+    target = tmp_path / "there.ome.zarr"
+    finish(start(source, target, *SMALL, "--part", "1/1"))
+    shard = next(p for p in (tmp_path / ".there.ome.zarr.partial").rglob("0/c/1/2/*") if p.is_file())
+    data = bytearray(shard.read_bytes())
+    data[50] ^= 1
+    shard.write_bytes(data)
+    error = finish(start(source, target, *SMALL, "--commit", "--dask", cluster.address), code=1)
+    assert "read" in error["message"]
+    assert not target.exists()
+
+
 def test_a_folder_that_workers_write_to_is_not_left_behind_by_them(cluster, source, tmp_path):
     """Tasks that are at work when an export fails end before its folder is cleared away."""
     cluster.slow(0.3)
@@ -346,7 +372,7 @@ def test_what_cannot_be_done_is_refused(source, tmp_path):
         assert address in error["message"]
     error = finish(start(source, tmp_path / "o.ozx", "--dask", "local:1"), code=2)
     assert "archive" in error["message"]
-    for others in ("--part 1/2", "--commit", "--dry-run"):
+    for others in ("--part 1/2", "--dry-run"):
         error = finish(start(source, tmp_path / "o", "--dask", "local:1", *others.split()), code=2)
         assert "exclude" in error["message"]
     assert names(tmp_path) == ["in"]
