@@ -109,6 +109,19 @@ def lock_file(fd: int, *, shared: bool = False) -> bool:
     return True
 
 
+def is_running(pid: int) -> bool:
+    """Whether there is a process of this number; taken for granted where the system cannot be asked."""
+    if os.name == "nt":  # there, asking would end it
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def remove(path: str) -> None:
     """Remove a file or a folder of ours; what cannot be removed is left."""
     import contextlib

@@ -87,6 +87,7 @@ def write_on_cluster(
 
 def commit_on_cluster(
     order: Order,
+    address: str,
     threads: int | None,
     progress: Progress | None,
     steps: tuple[Pass, ...],
@@ -97,8 +98,7 @@ def commit_on_cluster(
 
     Raises what `write_on_cluster` raises.
     """
-    assert order.options.dask is not None
-    with Cluster(order.options.dask, threads) as cluster:
+    with Cluster(address, threads) as cluster:
         _begin(partial, partial + RECORDS, resumed=False)
         return _finished(cluster, order, steps, found, partial, progress)
 

@@ -113,8 +113,8 @@ def _output(order: Order) -> AbstractContextManager[Partial]:
     if is_url(target):
         from openreadout.operations.remote_target import guard_remote, remote_output
 
-        guard_remote(order.path, target, overwrite=options.overwrite, resume=options.resume)
-        return remote_output(target)
+        guard_remote(order.path, target, resume=options.resume)
+        return remote_output(target, overwrite=options.overwrite)
     guard(order.path, order.members, target, overwrite=options.overwrite)
     _refuse_full_disk(order.plan, target)
     return partial_output(

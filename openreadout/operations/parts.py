@@ -136,7 +136,7 @@ def commit(
         counts = (
             _commit_here(order, parts, workers, progress)
             if options.dask is None
-            else _commit_on_cluster(order, parts, workers.threads, progress)
+            else _commit_on_cluster(order, parts, options.dask, workers.threads, progress)
         )
     return order.report(counts, time.monotonic() - started, verified=options.verify)
 
@@ -176,7 +176,7 @@ def _commit_here(
 
 
 def _commit_on_cluster(
-    order: Order, parts: Parts, threads: int, progress: Progress | None
+    order: Order, parts: Parts, address: str, threads: int, progress: Progress | None
 ) -> Written:
     from openreadout.operations.cluster import commit_on_cluster
 
@@ -187,7 +187,7 @@ def _commit_on_cluster(
         order.plan, order.options.plan, sink, workers=Workers(1), progress=None, verified=False, steps=steps
     )  # fmt: skip
     found = _complete(run, parts, order.target)
-    return commit_on_cluster(order, threads, progress, steps, found, parts.path)
+    return commit_on_cluster(order, address, threads, progress, steps, found, parts.path)
 
 
 def take_notes(run: Writing, step: Pass, found: dict[Key, Cell]) -> None:

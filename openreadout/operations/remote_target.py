@@ -6,25 +6,30 @@ Until then what is there is no store: whoever opens the address finds no documen
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import socket
+import time
 from collections.abc import Iterator
 
 from openreadout.errors import OpenReadoutError, UsageError
 from openreadout.operations.target import ARCHIVES, Partial
 from openreadout.remote.transport import WritingTransport, transport, writing_transport
-from openreadout.remote.urls import shown, split
+from openreadout.remote.urls import name_of, parent, shown, split
+from openreadout.system import is_running
 
+MAX_CLAIM = 4096
+"""Bytes of the object that says who writes to a target."""
 ROOT_DOCUMENTS = ("zarr.json", ".zgroup", ".zattrs", ".zarray")
 
 
-def guard_remote(source: str, target: str, *, overwrite: bool, resume: bool) -> None:
-    """Refuse an address that cannot be written to, or where something is that may not be replaced.
+def guard_remote(source: str, target: str, *, resume: bool) -> None:
+    """Refuse an address that cannot be written to.
 
     Raises
     ------
     UsageError
-        It is no S3 address below a bucket, is an archive, holds or lies inside the source, or is taken.
-    RemoteError
-        The server fails.
+        It is no S3 address below a bucket, is an archive, or holds or lies inside the source.
     """
     writing_transport(target)
     base, _ = split(target)
@@ -46,8 +51,12 @@ def guard_remote(source: str, target: str, *, overwrite: bool, resume: bool) -> 
             f"{target}: the target must not be, hold or lie inside the input {source}",
             hint="choose another place with -o",
         )
+
+
+def _refuse_taken(target: str, *, overwrite: bool, ours: bool) -> None:
+    """Refuse keys that are there, but for a store that is to be overwritten and what a killed export left."""
     taken = _names(target)
-    if not taken:
+    if not taken or (ours and not taken & set(ROOT_DOCUMENTS)):
         return
     if not overwrite:
         raise UsageError(
@@ -79,24 +88,87 @@ def _names(target: str) -> frozenset[str]:
 
 
 @contextlib.contextmanager
-def remote_output(target: str) -> Iterator[Partial]:
+def _claimed(speaker: WritingTransport, target: str) -> Iterator[bool]:
+    """Hold an object beside the target that says who writes there; whether one that was killed left it.
+
+    Raises
+    ------
+    UsageError
+        Another export writes there, or one on another machine was killed.
+    """
+    place = f"{parent(target)}/.{name_of(target)}.lock"
+    left = speaker.fetch(place, None, MAX_CLAIM)
+    ours = False
+    if left is not None:
+        if not _ended(left.data):
+            raise _writing(place, target, left.data)
+        speaker.delete(parent(target), [f".{name_of(target)}.lock"])
+        ours = True
+    since = time.strftime("%FT%TZ", time.gmtime())
+    mine = {"host": socket.gethostname(), "pid": os.getpid(), "since": since}
+    if not speaker.put_new(place, json.dumps(mine).encode()):
+        raise _writing(place, target, b"")
+    try:
+        yield ours
+    finally:
+        # one that stays is known to be of a process that is gone
+        with contextlib.suppress(OpenReadoutError):
+            speaker.delete(parent(target), [f".{name_of(target)}.lock"])
+
+
+def _owner(data: bytes) -> dict[str, object]:
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _ended(data: bytes) -> bool:
+    """Whether an export of this machine that claimed a target is gone."""
+    owner = _owner(data)
+    pid = owner.get("pid")
+    if owner.get("host") != socket.gethostname() or not isinstance(pid, int) or pid <= 0:
+        return False
+    return not is_running(pid)
+
+
+def _writing(place: str, target: str, data: bytes) -> UsageError:
+    owner = _owner(data)
+    who = f" ({owner.get('host')}, since {owner.get('since')})" if owner else ""
+    return UsageError(
+        f"{target}: another export is writing to it{who[:200]}",
+        hint=f"wait for it to end; if it was killed, remove {shown(place)} and what lies below the target",
+    )
+
+
+@contextlib.contextmanager
+def remote_output(target: str, *, overwrite: bool) -> Iterator[Partial]:
     """Give the address to write to, cleared; when the body raises, what it wrote is removed again.
 
     The documents of the root go first, so that what is half removed is no store either.
+
+    Raises
+    ------
+    UsageError
+        Something is there that may not be replaced, or another export writes there.
     """
     speaker = writing_transport(target)
-    _clear(speaker, target)
-    try:
-        yield Partial(target, False)
-    except BaseException as error:
+    _refuse_taken(target, overwrite=overwrite, ours=True)
+    with _claimed(speaker, target) as ours:
+        _refuse_taken(target, overwrite=overwrite, ours=ours)
+        _clear(speaker, target)
         try:
-            _clear(speaker, target)
-        except OpenReadoutError as second:
-            if isinstance(error, OpenReadoutError):
-                error.hint = (
-                    f"{error.hint.rstrip('.')}; parts of the output are left ({second.message})"
-                )
-        raise
+            yield Partial(target, False)
+        except BaseException as error:
+            try:
+                _clear(speaker, target)
+            except OpenReadoutError as second:
+                if isinstance(error, OpenReadoutError):
+                    error.hint = (
+                        f"{error.hint.rstrip('.')}; parts of the output are left ({second.message})"
+                    )
+            raise
 
 
 def _clear(speaker: WritingTransport, target: str) -> None:
@@ -104,3 +176,4 @@ def _clear(speaker: WritingTransport, target: str) -> None:
     first = [key for key in keys if key in ROOT_DOCUMENTS]
     for some in (first, [key for key in keys if key not in ROOT_DOCUMENTS]):
         speaker.delete(target, some)
+    speaker.sweep(target)

@@ -184,6 +184,42 @@ class S3Transport:
 
         self._written(self._ask(put, url), url)
 
+    def put_new(self, url: str, data: bytes) -> bool:
+        """Write one object unless there is one (a conditional write, which S3 knows since 2024)."""
+
+        async def put() -> bool:
+            try:
+                await self._call("put_object", url, Body=data, IfNoneMatch="*")
+            except Exception as error:  # s3fs, botocore and aiohttp have no common one
+                status = _status(error)
+                if status in (409, 412):
+                    return False
+                if status != 501:
+                    raise
+                await self._call("put_object", url, Body=data)
+            return True
+
+        return self._written(self._ask(put, url), url)
+
+    def sweep(self, url: str) -> None:
+        """Abort the uploads below an address that nobody completed: of a run that was killed, say."""
+        bucket, prefix = _parts(url)
+
+        async def uploads() -> list[tuple[str, str]]:
+            found = await self._system._call_s3(
+                "list_multipart_uploads", Bucket=bucket, Prefix=f"{prefix}/"
+            )
+            return [(entry["Key"], entry["UploadId"]) for entry in found.get("Uploads") or ()]
+
+        try:
+            with (
+                Watch()
+            ):  # of its own: a key that may write objects need not be allowed to list uploads
+                for key, upload in self._ask(uploads, url) or ():
+                    self.drop(f"s3://{bucket}/{key}", upload)
+        except RemoteError:
+            return  # the bucket's rule for incomplete uploads removes them
+
     def begin(self, url: str) -> str:
         """Start an object that comes in parts; gives the upload's id."""
 
@@ -289,9 +325,8 @@ class S3Transport:
 
     def _sort_out(self, error: Exception, url: str) -> RemoteError:
         """The error for what s3fs or the client below it raised; raises `_PastTheEndError` for that."""
-        response = getattr(error.__cause__ or error, "response", None)
-        said = response if isinstance(response, dict) else {}
-        status = said.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        said = _said(error)
+        status = _status(error)
         code = said.get("Error", {}).get("Code")
         if status == 416 or code == "InvalidRange":
             raise _PastTheEndError from error
@@ -316,6 +351,17 @@ class S3Transport:
 
 class _PastTheEndError(Exception):
     """A range that starts behind the end of its object."""
+
+
+def _said(error: Exception) -> dict[str, Any]:
+    """What the server answered that led to an error; empty when it did not answer."""
+    response = getattr(error.__cause__ or error, "response", None)
+    return response if isinstance(response, dict) else {}
+
+
+def _status(error: Exception) -> int | None:
+    found = _said(error).get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return found if isinstance(found, int) else None
 
 
 def _cut(error: Exception) -> bool:

@@ -91,6 +91,14 @@ class WritingTransport(Transport, Protocol):
         """Write one value."""
         ...
 
+    def put_new(self, url: str, data: bytes) -> bool:
+        """Write one value unless there is one; False when there is. Some servers write it all the same."""
+        ...
+
+    def sweep(self, url: str) -> None:
+        """Forget the parts of all values below an address that were never completed, as far as that is allowed."""
+        ...
+
     def begin(self, url: str) -> str:
         """Start a value that comes in parts; gives the upload's id."""
         ...

@@ -315,7 +315,9 @@ def test_parts_are_committed_by_workers(cluster, source, tmp_path, killing):
 def test_a_part_that_was_damaged_afterwards_is_found_by_workers(cluster, source, tmp_path):
     target = tmp_path / "there.ome.zarr"
     finish(start(source, target, *SMALL, "--part", "1/1"))
-    shard = next(p for p in (tmp_path / ".there.ome.zarr.partial").rglob("0/c/1/2/*") if p.is_file())
+    shard = next(
+        p for p in (tmp_path / ".there.ome.zarr.partial").rglob("0/c/1/2/*") if p.is_file()
+    )
     data = bytearray(shard.read_bytes())
     data[50] ^= 1
     shard.write_bytes(data)

@@ -414,6 +414,80 @@ def test_an_export_that_fails_leaves_nothing(command, s3, fixtures, monkeypatch)
 
 
 @pytest.mark.usefixtures("signed")
+def test_two_exports_to_one_address_are_kept_apart(command, s3, fixtures, monkeypatch):
+    """The second one begins while the first is writing, and again in the very moment of its claim."""
+    from openreadout.remote.s3 import S3Transport
+
+    arguments = ("export", fixtures / TIFF, "--to", "ome-zarr", "-o", "s3://target/both.zarr")
+    put, seen = S3Transport.put, []
+
+    def meanwhile(self, url, data):
+        if not seen:
+            seen.append(None)
+            seen.extend(command(*arguments, *more) for more in ((), ("--overwrite",)))
+        put(self, url, data)
+
+    monkeypatch.setattr(S3Transport, "put", meanwhile)
+    code, _, err = command(*arguments)
+    assert code == 0, err
+    assert [found[0] for found in seen[1:]] == [2, 2]
+    assert all("another export is writing" in found[2] for found in seen[1:])
+    monkeypatch.undo()
+    assert "zarr.json" in keys(s3, "both.zarr")
+    assert s3.list_objects_v2(Bucket="target", Prefix=".both")["KeyCount"] == 0
+
+
+@pytest.mark.usefixtures("signed")
+def test_a_claim_in_the_same_moment_is_lost_by_one(s3, fixtures):
+    from openreadout.remote.transport import writing_transport
+
+    speaker = writing_transport("s3://target/claim")
+    assert [speaker.put_new("s3://target/claim", word) for word in (b"a", b"b")] == [True, False]
+    assert body(s3, "claim") == b"a"
+
+
+@pytest.mark.usefixtures("signed")
+def test_what_a_killed_export_left_is_replaced_by_the_next(command, s3, fixtures, tmp_path):
+    """Its claim names a process that is gone; shards without a root document, and parts of one more, are its own."""
+    import os
+    import subprocess
+    import sys
+
+    target = "s3://target/killed.zarr"
+    code = (
+        "import os, signal, sys; from openreadout.remote.s3 import S3Transport as T; put = T.put; "
+        "T.put = lambda s, u, d: os.kill(os.getpid(), signal.SIGKILL) if u.endswith('/1/zarr.json') else put(s, u, d);"
+        "from openreadout.cli import run; sys.exit(run(sys.argv[1:]))"
+    )
+    arguments = ["export", str(fixtures / TIFF), "--to", "ome-zarr", "-o", target]
+    killed = subprocess.run(
+        [sys.executable, "-c", code, *arguments], env=dict(os.environ), timeout=120, check=False
+    )
+    assert killed.returncode == -9
+    left = keys(s3, "killed.zarr")
+    assert left
+    assert "zarr.json" not in left
+    assert command("info", target)[0] in (3, 5, 6)
+    s3.create_multipart_upload(Bucket="target", Key="killed.zarr/0/c/9")
+    assert command(*arguments)[0] == 0
+    assert "zarr.json" in keys(s3, "killed.zarr")
+    assert "Uploads" not in s3.list_multipart_uploads(Bucket="target")
+    assert command("check", target, "--against", fixtures / TIFF)[0] == 0
+
+
+@pytest.mark.usefixtures("signed")
+def test_a_claim_of_another_machine_is_respected(command, s3, fixtures):
+    owner = {"host": "elsewhere", "pid": 1, "since": "2026-01-01T00:00:00Z"}
+    s3.put_object(Bucket="target", Key=".other.zarr.lock", Body=json.dumps(owner))
+    arguments = ("export", fixtures / TIFF, "--to", "ome-zarr", "-o", "s3://target/other.zarr")
+    code, said, _ = command(*arguments, "--overwrite", "--json")
+    assert code == 2
+    assert "elsewhere, since 2026-01-01" in said["error"]["message"]
+    assert "remove s3://target/.other.zarr.lock" in said["error"]["hint"]
+    assert keys(s3, "other.zarr") == {}
+
+
+@pytest.mark.usefixtures("signed")
 def test_an_output_that_does_not_read_back_is_removed(command, s3, fixtures, monkeypatch):
     from openreadout.remote.s3 import S3Transport
 
