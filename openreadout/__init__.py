@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from openreadout.api import detect as detect
     from openreadout.api import open_dataset as open  # noqa: A004
+    from openreadout.api import set_limits as set_limits
     from openreadout.contracts import FormatDescriptor as FormatDescriptor
     from openreadout.errors import CorruptDataError as CorruptDataError
     from openreadout.errors import OpenReadoutError as OpenReadoutError
@@ -33,6 +34,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "open": "openreadout.api:open_dataset",
     "detect": "openreadout.api:detect",
+    "set_limits": "openreadout.api:set_limits",
     "Dataset": "openreadout.model:Dataset",
     "Image": "openreadout.model:Image",
     "FormatDescriptor": "openreadout.contracts:FormatDescriptor",
@@ -61,6 +63,7 @@ __all__ = [
     "__version__",
     "detect",
     "open",
+    "set_limits",
 ]
 
 

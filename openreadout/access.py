@@ -11,6 +11,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from openreadout import limits
 from openreadout.arrays import (
     ChunkedArray,
     ChunkIndex,
@@ -203,7 +204,7 @@ def to_dask(lazy: Lazy, chunks: Any) -> Any:
     array = full(lazy.image.levels[lazy.level].array, lazy.image.axis_names)
     wanted = task_chunks(array) if chunks is None else chunks
     tasks = _tasks(array.shape, wanted)
-    if tasks > MAX_TASKS:
+    if tasks > limits.MAX_TASKS:
         raise UsageError(
             f"the array would have {tasks} tasks",
             hint="choose larger chunks, or a higher level",
@@ -211,10 +212,6 @@ def to_dask(lazy: Lazy, chunks: Any) -> Any:
     # a name of its own each time: the file may have changed since another array was made of it
     from_array: Any = da.from_array
     return from_array(lazy, chunks=wanted, name=False, asarray=False)
-
-
-MAX_TASKS = 5_000_000
-"""Tasks of one lazy array; a graph of more takes gigabytes before anything is read."""
 
 
 def _tasks(shape: Sequence[int], chunks: Any) -> int:
@@ -252,15 +249,22 @@ def positions(size: int, scale: float, translation: float) -> NDArray[Any]:
 class Origin:
     """Where an image or a data set came from, so that another process can open it again.
 
-    `reopen` is a function of the path and the axis letters that was given; it is pickled by its name.
+    `reopen` is a function of the path and the axis letters that was given; it is pickled by its name. `limits` are
+    those that are not at their defaults.
     """
 
     reopen: Any
     path: str
     axes: str | None = None
+    limits: tuple[tuple[str, int], ...] = ()
 
     def dataset(self) -> Any:
-        """The data set, opened once in each process as long as the file stays the same."""
+        """The data set, opened once in each process as long as the file stays the same.
+
+        Limits that were set where it was opened hold here too, unless they were set here.
+        """
+        here = limits.changed()
+        limits.assign({name: value for name, value in self.limits if name not in here})
         return _opened(self.reopen, self.path, self.axes, _stamp(self.path))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from openreadout import registry
+from openreadout import bounds, limits, registry
 from openreadout.access import Origin
 from openreadout.contracts import FormatDescriptor
 from openreadout.model import Dataset
@@ -46,9 +46,39 @@ def open_dataset(path: str | os.PathLike[str], axes: str | None = None) -> Datas
     """
     name = os.fsdecode(path)
     dataset = registry.open_dataset(name, axes=axes)
-    origin = Origin(open_dataset, absolute(name), axes)
+    origin = Origin(open_dataset, absolute(name), axes, tuple(limits.changed().items()))
     images = tuple(replace(item, origin=(origin, n)) for n, item in enumerate(dataset.images))
     return replace(dataset, images=images, origin=origin)
+
+
+def set_limits(**values: int | str) -> dict[str, int]:
+    """Change how much is accepted of a file, for this process and from now on.
+
+    Parameters
+    ----------
+    **values : int or str
+        Limits by name, each a whole number or a size such as `"256MiB"`; docs/limits.md lists them. `MAX_ENCODED_BYTES`
+        follows `MAX_CHUNK_BYTES` up unless it is given too.
+
+    Returns
+    -------
+    dict of str to int
+        What they were before: `set_limits(**before)` undoes it.
+
+    Raises
+    ------
+    UsageError
+        There is no such limit, or the value is out of its range; nothing is changed then.
+
+    Examples
+    --------
+    >>> import openreadout
+    >>> before = openreadout.set_limits(MAX_JSON_BYTES="256MiB")
+    >>> before
+    {'MAX_JSON_BYTES': 67108864}
+    >>> _ = openreadout.set_limits(**before)
+    """
+    return bounds.set_limits(values)
 
 
 def detect(path: str | os.PathLike[str]) -> FormatDescriptor:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from openreadout import limits
 from openreadout.errors import CorruptDataError, UnsupportedFeatureError
-from openreadout.limits import MAX_CODECS
 from openreadout.record import record
 
 if TYPE_CHECKING:
@@ -267,8 +267,11 @@ class CodecChain:
     @classmethod
     def build(cls, specs: Sequence[CodecSpec], lookup: CodecLookup) -> CodecChain:
         """Build a chain; raises `UnsupportedFeatureError` (codec not installed) or `CorruptDataError` (bad order)."""
-        if len(specs) > MAX_CODECS:
-            raise CorruptDataError(f"a chain of {len(specs)} codecs, more than {MAX_CODECS}")
+        if len(specs) > limits.MAX_CODECS:
+            raise CorruptDataError(
+                f"a chain of {len(specs)} codecs, more than {limits.MAX_CODECS}",
+                hint=limits.raised_by("MAX_CODECS", len(specs)),
+            )
         kinds: dict[str, list[Any]] = {"array-array": [], "array-bytes": [], "bytes-bytes": []}
         reached = 0
         for spec in specs:

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from openreadout import limits
 from openreadout.arrays import (
     ArrayLayout,
     ChunkIndex,
@@ -24,13 +25,6 @@ from openreadout.errors import (
     OpenReadoutError,
     RemoteError,
     UnsupportedFeatureError,
-)
-from openreadout.limits import (
-    CHUNK_SLACK_BYTES,
-    MAX_CHUNK_BYTES,
-    MAX_ENCODED_BYTES,
-    PRESENCE_SAMPLES,
-    REMOTE_SAMPLES,
 )
 from openreadout.record import record
 from openreadout.remote.urls import is_url
@@ -175,10 +169,11 @@ class EncodedArray:
                 hint="only numbers and booleans can be pixels; leave this array out with --image",
             )
         spec = ChunkSpec(self.stored_chunk, self.dtype, self.fill_value)
-        if spec.byte_count > MAX_CHUNK_BYTES:
+        if spec.byte_count > limits.MAX_CHUNK_BYTES:
             raise CorruptDataError(
                 f"{self.path or '/'}: one chunk would take {spec.byte_count} bytes, "
-                f"more than the {MAX_CHUNK_BYTES} that are accepted"
+                f"more than the {limits.MAX_CHUNK_BYTES} that are accepted",
+                hint=limits.raised_by("MAX_CHUNK_BYTES", spec.byte_count),
             )
         return spec
 
@@ -274,8 +269,8 @@ class EncodedArray:
     def _most(self, spec: ChunkSpec) -> int:
         """Bytes that a stored chunk of `spec` may have: enough for padding, too few to fill the memory with."""
         if self._limit is None:
-            most = 4 * self.chain.encoded(spec).count + CHUNK_SLACK_BYTES
-            self._limit = min(MAX_ENCODED_BYTES, most)
+            most = 4 * self.chain.encoded(spec).count + limits.CHUNK_SLACK_BYTES
+            self._limit = min(limits.MAX_ENCODED_BYTES, most)
         return self._limit
 
     def _position(self, index: ChunkIndex) -> ChunkIndex:
@@ -363,7 +358,9 @@ class EncodedArray:
     def _sampled(self, total: int) -> Presence:
         """Estimate presence from evenly spaced chunks."""
         most, threads = (
-            (PRESENCE_SAMPLES, 1) if self.store.can_walk else (REMOTE_SAMPLES, REMOTE_SAMPLES)
+            (limits.PRESENCE_SAMPLES, 1)
+            if self.store.can_walk
+            else (limits.REMOTE_SAMPLES, limits.REMOTE_SAMPLES)
         )
         step = max(1, -(-total // most))
         tried = [nth_index(n, self.grid) for n in range(0, total, step)]

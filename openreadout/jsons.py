@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from openreadout import limits
 from openreadout.errors import CorruptDataError
-from openreadout.limits import MAX_JSON_CONTAINERS, MAX_JSON_DEPTH
 
 
 def parse_json(data: bytes, key: str, path: str) -> Any:
     """Parse a JSON document; NaN and Infinity, which some writers leave, are taken as Python does."""
     import json
 
-    if data.count(b"[") + data.count(b"{") > MAX_JSON_CONTAINERS:
+    containers = data.count(b"[") + data.count(b"{")
+    if containers > limits.MAX_JSON_CONTAINERS:
         raise CorruptDataError(
-            f"the JSON has more than {MAX_JSON_CONTAINERS} lists and objects", path=path, where=key
+            f"the JSON has more than {limits.MAX_JSON_CONTAINERS} lists and objects",
+            hint=limits.raised_by("MAX_JSON_CONTAINERS", containers),
+            path=path,
+            where=key,
         )
     try:
         document = json.loads(data)
@@ -24,7 +28,7 @@ def parse_json(data: bytes, key: str, path: str) -> Any:
     except ValueError as error:
         what = "is empty" if not data.strip() else f"is not whole JSON ({error})"
         raise CorruptDataError(f"the document {what}", path=path, where=key) from error
-    if len(data) > MAX_JSON_DEPTH and _depth_exceeds(document, MAX_JSON_DEPTH):
+    if len(data) > limits.MAX_JSON_DEPTH and _depth_exceeds(document, limits.MAX_JSON_DEPTH):
         raise CorruptDataError("the JSON is nested too deep", path=path, where=key)
     return document
 

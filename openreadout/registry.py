@@ -12,6 +12,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from openreadout import limits
 from openreadout.codecs import CodecFactory
 from openreadout.contracts import DEFINITE, Detection, OpenContext, Source
 from openreadout.errors import (
@@ -21,7 +22,6 @@ from openreadout.errors import (
     UnsupportedFeatureError,
     storage_error,
 )
-from openreadout.limits import HEAD_BYTES, MAX_ROOT_NAMES
 from openreadout.remote.urls import is_url, shown
 
 if TYPE_CHECKING:
@@ -206,13 +206,13 @@ def make_source(path: str, *, trust_consolidated: bool = False) -> Source:
             with os.scandir(path) as entries:
                 for entry in entries:
                     names.append(entry.name)
-                    if len(names) >= MAX_ROOT_NAMES:
+                    if len(names) >= limits.MAX_ROOT_NAMES:
                         break
             return Source(path, True, 0, b"", frozenset(names), _peeker(path))
         if not stat.S_ISREG(status.st_mode):
             raise CorruptDataError(f"{path}: neither a file nor a folder", path=path)
         with open(path, "rb") as file:
-            head = file.read(HEAD_BYTES)
+            head = file.read(limits.HEAD_BYTES)
     except ValueError as error:
         if isinstance(error, OpenReadoutError):
             raise
@@ -233,7 +233,7 @@ def _remote_source(url: str, trust_consolidated: bool) -> Source:
 
     look = look_at(url, trust_consolidated=trust_consolidated)
     if look.file is not None:
-        head = look.file.read(0, HEAD_BYTES)
+        head = look.file.read(0, limits.HEAD_BYTES)
         if not head:
             raise CorruptDataError(f"{shown(url)}: the file is empty (0 bytes)", path=url)
         return Source(url, False, look.file.size, head, file=look.file)

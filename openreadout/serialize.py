@@ -6,6 +6,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
+from openreadout import limits
 from openreadout.model import Channel, Image, Plate, ResolutionLevel, Window
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     )
 
 SCHEMA_VERSION = "1"
-MAX_LISTED_CHANNELS = 1 << 16
 
 
 def success(data: Any) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def image(index: int, item: Image, *, full: bool = False) -> payloads.Image:
 
 def channels_of(item: Image) -> list[Channel]:
     """One entry for each channel of the array, with what is known of it."""
-    count = min(item.size("c"), MAX_LISTED_CHANNELS)
+    count = min(item.size("c"), limits.MAX_CHANNELS)
     known = list(item.channels[:count])
     return known + [Channel()] * (count - len(known))
 

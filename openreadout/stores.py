@@ -13,10 +13,9 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Protocol
 
-from openreadout import system
+from openreadout import limits, system
 from openreadout.errors import CorruptDataError, StorageError, storage_error
 from openreadout.jsons import parse_json
-from openreadout.limits import MAX_ENCODED_BYTES, MAX_JSON_BYTES
 from openreadout.remote.urls import is_url
 
 
@@ -39,10 +38,11 @@ class Store(Protocol):
         """Whether `walk` can give every key."""
         ...
 
-    def get(self, key: str, limit: int = MAX_ENCODED_BYTES) -> bytes | None:
+    def get(self, key: str, limit: int | None = None) -> bytes | None:
         """The whole value, or None when the key is absent.
 
-        Raises `StorageError` when the system refuses to read it and `CorruptDataError` when it exceeds `limit`.
+        Raises `StorageError` when the system refuses to read it and `CorruptDataError` when it exceeds `limit`, or
+        without one what a stored chunk may have.
         """
         ...
 
@@ -54,7 +54,7 @@ class Store(Protocol):
         """Length of the value in bytes, or None when the key is absent."""
         ...
 
-    def has(self, key: str, limit: int = MAX_ENCODED_BYTES) -> bool:
+    def has(self, key: str, limit: int | None = None) -> bool:
         """Whether there is a value, which is likely to be read next if there is.
 
         Where each question is a request, the value may come with the answer; then this raises what `get` raises.
@@ -203,18 +203,14 @@ class DirectoryStore:
         except ValueError as error:
             raise StorageError(f"{file!r}: not a file name", path=file, where=key) from error
 
-    def get(self, key: str, limit: int = MAX_ENCODED_BYTES) -> bytes | None:
+    def get(self, key: str, limit: int | None = None) -> bytes | None:
         opened = self._open(key)
         if opened is None:
             return None
         fd, size = opened
         try:
-            if size > limit:
-                raise CorruptDataError(
-                    f"{size} bytes, more than the {limit} that are accepted",
-                    path=self.path,
-                    where=key,
-                )
+            if size > (limit := limits.MAX_ENCODED_BYTES if limit is None else limit):
+                raise too_long(size, limit, self.path, key)
             return _read_exactly(fd, 0, size)
         except OSError as error:
             raise storage_error(error, self._file(key), where=key) from error
@@ -255,7 +251,7 @@ class DirectoryStore:
                 return None
             raise storage_error(error, self._file(key), where=key) from error
 
-    def has(self, key: str, limit: int = MAX_ENCODED_BYTES) -> bool:
+    def has(self, key: str, limit: int | None = None) -> bool:
         return self.size(key) is not None
 
     def has(self, key: str, limit: int = MAX_ENCODED_BYTES) -> bool:
@@ -448,6 +444,16 @@ class MemoryObject:
         return bytes(self._data[offset : offset + length])
 
 
+def too_long(size: int, limit: int, path: str, key: str) -> CorruptDataError:
+    """The error for a value of `size` bytes where at most `limit` are taken."""
+    return CorruptDataError(
+        f"{size} bytes, more than the {limit} that are accepted",
+        hint=limits.size_raised_by(limit, size),
+        path=path,
+        where=key,
+    )
+
+
 def read_json(store: Store, key: str) -> Any:
     """Parse a JSON document of a store; None when it is absent.
 
@@ -456,7 +462,7 @@ def read_json(store: Store, key: str) -> Any:
     CorruptDataError
         Empty, not UTF-8, not JSON, too large or nested too deep.
     """
-    data = store.get(key, MAX_JSON_BYTES)
+    data = store.get(key, limits.MAX_JSON_BYTES)
     return None if data is None else parse_json(data, key, store.path)
 
 

@@ -11,14 +11,14 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from openreadout import limits
 from openreadout.errors import (
     CorruptDataError,
     StorageError,
     UnsupportedFeatureError,
     storage_error,
 )
-from openreadout.limits import MAX_ENCODED_BYTES, MAX_ZIP_ENTRIES
-from openreadout.stores import PositionalFile, open_positional
+from openreadout.stores import PositionalFile, open_positional, too_long
 
 ZIP_SLACK_BYTES = 1024
 """What the local header of a zip member may have beyond its name, and is fetched with the member."""
@@ -137,16 +137,15 @@ class ZipStore:
             )
         return entry
 
-    def get(self, key: str, limit: int = MAX_ENCODED_BYTES) -> bytes | None:
+    def get(self, key: str, limit: int | None = None) -> bytes | None:
         entry = self._entry(key)
         if entry is None:
             return None
-        if entry.size > limit or entry.packed > MAX_ENCODED_BYTES:
-            raise CorruptDataError(
-                f"{entry.size} bytes, more than the {limit} that are accepted",
-                path=self.path,
-                where=key,
-            )
+        limit = limits.MAX_ENCODED_BYTES if limit is None else limit
+        if entry.size > limit:
+            raise too_long(entry.size, limit, self.path, key)
+        if entry.packed > limits.MAX_ENCODED_BYTES:
+            raise too_long(entry.packed, limits.MAX_ENCODED_BYTES, self.path, key)
         self._file.ahead(entry.offset, 30 + len(key) + ZIP_SLACK_BYTES + entry.packed)
         data = self._pread(self._data_offset(key, entry), entry.packed, key)
         self._file.release()
@@ -193,7 +192,7 @@ class ZipStore:
                 self._folders = _zip_tree(self._members)
             return self._folders
 
-    def has(self, key: str, limit: int = MAX_ENCODED_BYTES) -> bool:
+    def has(self, key: str, limit: int | None = None) -> bool:
         return self.size(key) is not None
 
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
@@ -241,7 +240,14 @@ class _ZipDirectory:
     def members(self) -> dict[str, ZipMember]:
         """The members by name; directories are left out."""
         count, size, offset, end = self._locate()
-        if count > MAX_ZIP_ENTRIES or size > self.length:
+        if limits.MAX_ZIP_ENTRIES < count <= size // 46 and size <= self.length:
+            raise CorruptDataError(
+                f"{self.path}: the zip archive has {count} members, more than the {limits.MAX_ZIP_ENTRIES} that are"
+                " accepted",
+                hint=limits.raised_by("MAX_ZIP_ENTRIES", count),
+                path=self.path,
+            )
+        if count > limits.MAX_ZIP_ENTRIES or size > self.length:
             raise self._damaged(f"it claims {count} members in a directory of {size} bytes")
         # Data in front of the archive (a self-extracting one, say) moves every offset by its length.
         shift = end - size - offset

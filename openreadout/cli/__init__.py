@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from openreadout import __version__
+from openreadout import __version__, limits
 from openreadout.ending import Ending, Terminated, leave_at_once, listening, on_signal
 from openreadout.errors import OpenReadoutError, StorageError, UsageError, storage_error
 
@@ -130,11 +130,14 @@ def _drop_stdout() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run the program and return its exit code: the one place where errors become codes."""
+    before = limits.changed()
     with listening() as ending:
         try:
             code = _run(arguments, ending)
         except KeyboardInterrupt as error:
             return _interrupted(error)
+        finally:
+            limits.restore(before)  # `--limit` holds for one run
         # whoever swallowed the signal's exception has let the work go on to its end
         return code if ending.came is None else _interrupted(ending.came)
 

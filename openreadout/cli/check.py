@@ -11,6 +11,7 @@ from openreadout.cli.common import (
     Outcome,
     gather,
     input_options,
+    limit_option,
     only_option,
     parse_axes,
     parse_level,
@@ -55,6 +56,7 @@ from openreadout.errors import UsageError
 @click.option("--no-pixels", is_flag=True, help="With --against: compare metadata only.")
 @selection_options
 @remote_option
+@limit_option
 @work_options
 def check(**options: Any) -> int:
     """Tell whether a data set is whole.

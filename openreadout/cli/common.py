@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from openreadout import limits
 from openreadout.errors import OpenReadoutError, UnknownFormatError, UsageError, storage_error
-from openreadout.limits import REMOTE_THREADS
 from openreadout.record import record
 from openreadout.remote.urls import is_url
 
@@ -107,6 +107,25 @@ def selection_options(command: Command) -> Command:
     return command
 
 
+def limit_option(command: Command) -> Command:
+    """The bounds on what a file may declare; set before anything is opened."""
+
+    def set_them(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> None:
+        if texts:
+            from openreadout.bounds import set_by_options
+
+            set_by_options(texts)
+
+    return click.option(
+        "--limit",
+        multiple=True,
+        metavar="NAME=VALUE",
+        expose_value=False,
+        callback=set_them,
+        help="Accept more than usual of a file, such as MAX_JSON_BYTES=256MiB (may be repeated); see docs/limits.md.",
+    )(command)
+
+
 def remote_option(command: Command) -> Command:
     """How metadata behind a URL are read."""
     return click.option(
@@ -119,7 +138,7 @@ def remote_option(command: Command) -> Command:
 def threads_for(threads: int | None, *paths: str | None) -> int | None:
     """How many threads read: what was asked for, else more than there are processors where a network is waited for."""
     far = any(path is not None and is_url(path) for path in paths)
-    return threads or (REMOTE_THREADS if far else None)
+    return threads or (limits.REMOTE_THREADS if far else None)
 
 
 def work_options(command: Command) -> Command:

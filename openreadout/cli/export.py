@@ -11,6 +11,7 @@ from openreadout.cli.common import (
     Outcome,
     gather,
     input_options,
+    limit_option,
     parse_axes,
     parse_level,
     parse_selection,
@@ -118,6 +119,7 @@ if TYPE_CHECKING:
 )
 @selection_options
 @remote_option
+@limit_option
 @work_options
 def export(**options: Any) -> int:
     """Write data sets as OME-Zarr, proved by reading back.

@@ -11,6 +11,7 @@ from openreadout.cli.common import (
     Outcome,
     gather,
     input_options,
+    limit_option,
     only_option,
     parse_axes,
     printing,
@@ -37,6 +38,7 @@ from openreadout.cli.common import (
     help="How much to tell.",
 )
 @remote_option
+@limit_option
 @click.option("--max-images", type=click.IntRange(0), help="Describe at most N images; 0 is all.")
 @click.option(
     "--axes",

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from openreadout.cli.common import parse_axes, progress_bar, remote_option, threads_for
+from openreadout.cli.common import (
+    limit_option,
+    parse_axes,
+    progress_bar,
+    remote_option,
+    threads_for,
+)
 from openreadout.errors import UsageError, storage_error
 
 if TYPE_CHECKING:
@@ -66,6 +72,7 @@ PICTURE = 1024
 )
 @click.option("--json", "as_json", is_flag=True, help="Tell what was shown as one JSON document.")
 @remote_option
+@limit_option
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no notes.")
 @click.option("--color/--no-color", default=None, help="Colour; by default on a terminal only.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from openreadout import registry
+from openreadout import limits, registry
 from openreadout.arrays import ChunkIndex
 from openreadout.contracts import ExportPlan, Share
 from openreadout.errors import OpenReadoutError, StorageError, UsageError
@@ -33,6 +33,7 @@ class Job:
 
     `token` tells it from all others. `path` is the source and `partial` the folder that is written, both absolute;
     `fingerprint` is that of the plan. `permit` is a file that is there for as long as somebody wants the result.
+    `limits` are those that are not at their defaults.
     `whole` is that of `Writing`: were each task to look at all keys of what it reads, the file server would do little
     else.
     """
@@ -43,6 +44,7 @@ class Job:
     permit: str
     options: ExportOptions
     fingerprint: str
+    limits: dict[str, int]
     whole: frozenset[tuple[int, int]] = frozenset()
 
     def permitted(self) -> None:
@@ -69,6 +71,7 @@ class Failure:
 
 def attempt(work: Callable[[Job, Task], Result], job: Job, task: Task) -> Result | Failure:
     """Do a task; whatever it raises is given back as one of our errors."""
+    limits.restore(job.limits)
     try:
         return work(job, task)
     except OpenReadoutError as error:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from openreadout import registry
+from openreadout import limits, registry
 from openreadout.contracts import Share, Written
 from openreadout.errors import OpenReadoutError, StorageError, UsageError, storage_error
 from openreadout.operations.cells import Failure, Job, Task, attempt, compare_cell, write_cell
@@ -173,6 +173,7 @@ def _job(order: Order, partial: str, token: str) -> Iterator[Job]:
             permit,
             order.options,
             plan_fingerprint(order.plan, order.options),
+            limits.changed(),
         )
     finally:
         remove(permit)

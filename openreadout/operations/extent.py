@@ -9,18 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from openreadout import limits
 from openreadout.arrays import ChunkedArray, grid_shape, nth_index
 from openreadout.codecs import ITEM_BYTES
 from openreadout.errors import OpenReadoutError, UnsupportedFeatureError
-from openreadout.limits import (
-    MAX_EMPTY_BYTES,
-    MAX_EMPTY_PARTS,
-    MAX_EXPANSION,
-    MAX_LISTED_PARTS,
-    MAX_ROW_BYTES,
-    MIN_BYTES_PER_PART,
-    REMOTE_SAMPLES,
-)
 from openreadout.model import Dataset, Image
 from openreadout.planes import Selection
 from openreadout.remote.urls import is_url
@@ -48,31 +40,39 @@ def refuse_unwalkable(
     """
     stored: int | None = None
     unknown = is_url(dataset.path)
-    most = MAX_LISTED_PARTS if listed else MAX_EMPTY_PARTS
+    parts_limit = "MAX_LISTED_PARTS" if listed else "MAX_EMPTY_PARTS"
+    most = int(getattr(limits, parts_limit))
     for number, image, level in parts:
         count, size, row = _measure(image, level, selection)
         name = f"image {number}, level {level}"
-        if row > MAX_ROW_BYTES and not listed:
+        if row > limits.MAX_ROW_BYTES and not listed:
             raise UnsupportedFeatureError(
-                f"{name}: one row of pixels takes {row} bytes, more than the {MAX_ROW_BYTES} that are read at a time",
-                hint=HINT,
+                f"{name}: one row of pixels takes {row} bytes, more than the {limits.MAX_ROW_BYTES} that are read at"
+                " a time",
+                hint=_hint("MAX_ROW_BYTES", row),
             )
-        if count <= most and (listed or size <= MAX_EMPTY_BYTES):
+        if count <= most and (listed or size <= limits.MAX_EMPTY_BYTES):
             continue
         if unknown and (count > most or not listed):
-            _refuse_empty(image, level, name)
+            reached = (parts_limit, count) if count > most else ("MAX_EMPTY_BYTES", size)
+            _refuse_empty(image, level, name, _hint(*reached))
             continue
         stored = _stored_bytes(dataset) if stored is None else stored
-        if count > most and count * MIN_BYTES_PER_PART > stored:
+        if count > most and count * limits.MIN_BYTES_PER_PART > stored:
             raise UnsupportedFeatureError(
                 f"{name}: {count} planes and chunks are declared, and the data set has {stored} bytes in all",
-                hint=HINT,
+                hint=_hint(parts_limit, count),
             )
-        if not listed and size > MAX_EMPTY_BYTES and size > MAX_EXPANSION * stored:
+        if not listed and size > limits.MAX_EMPTY_BYTES and size > limits.MAX_EXPANSION * stored:
             raise UnsupportedFeatureError(
                 f"{name}: {size} bytes of pixels are declared, and the data set has {stored} bytes in all",
-                hint=HINT,
+                hint=_hint("MAX_EMPTY_BYTES", size),
             )
+
+
+def _hint(limit: str, needed: int) -> str:
+    raised = limits.raised_by(limit, needed)
+    return HINT if raised is None else f"{HINT}; {raised}"
 
 
 def _measure(image: Image, level: int, selection: Selection) -> tuple[int, int, int]:
@@ -100,18 +100,20 @@ def _chunk_length(array: ChunkedArray, names: str, axis: str) -> int:
     return max(1, array.chunk_shape[names.index(axis)]) if axis in names else 1
 
 
-def _refuse_empty(image: Image, level: int, name: str) -> None:
+def _refuse_empty(image: Image, level: int, name: str, hint: str) -> None:
     """Refuse an image behind a URL, whose bytes cannot be counted, when none of some evenly spread chunks is stored."""
     array = image.levels[level].array
     grid = grid_shape(array.shape, array.chunk_shape)
     total = math.prod(grid)
     tried = (
-        nth_index(n * (total - 1) // (REMOTE_SAMPLES - 1), grid) for n in range(REMOTE_SAMPLES)
+        nth_index(n * (total - 1) // (limits.REMOTE_SAMPLES - 1), grid)
+        for n in range(limits.REMOTE_SAMPLES)
     )
     if not any(array.is_stored(index) for index in dict.fromkeys(tried)):
         raise UnsupportedFeatureError(
-            f"{name}: {total} chunks are declared, and none of {REMOTE_SAMPLES} that were asked for is stored",
-            hint=HINT,
+            f"{name}: {total} chunks are declared, and none of {limits.REMOTE_SAMPLES} that were asked for is"
+            " stored",
+            hint=hint,
         )
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from openreadout import limits
 from openreadout.codecs import ITEM_BYTES, CodecLookup
 from openreadout.contracts import ExportPlan, PlannedImage, PlannedLevel
 from openreadout.errors import CorruptDataError, UnsupportedFeatureError, UsageError
-from openreadout.limits import MAX_CHANNELS, MAX_LEVELS
 from openreadout.model import Channel, Dataset, Image
 from openreadout.operations.check import chosen_images, codec_problem
 from openreadout.operations.copying import CopySource, copy_source, stored_in_chunks, uncommon
@@ -95,10 +95,11 @@ def _refuse(number: int, image: Image, options: PlanOptions) -> None:
             f"image {number}: data type {image.dtype} is not one of pixels",
             hint="leave the image out with --image",
         )
-    if image.size("c") * image.samples_per_pixel > MAX_CHANNELS:
+    channels = image.size("c") * image.samples_per_pixel
+    if channels > limits.MAX_CHANNELS:
         raise UnsupportedFeatureError(
-            f"image {number} has {image.size('c')} channels, more than the {MAX_CHANNELS} that are described",
-            hint="export a part of them with --select c=...",
+            f"image {number} has {channels} channels, more than the {limits.MAX_CHANNELS} that are described",
+            hint=f"export a part of them with --select c=...; --limit MAX_CHANNELS={channels} takes them all",
         )
     problem = codec_problem(image.levels[options.level].array)
     if problem is not None:
@@ -264,7 +265,7 @@ def _add_levels(
         options.pyramid == "auto" and len(levels) > 1 and not options.levels
     ):
         return
-    limit = min(options.levels or MAX_LEVELS, MAX_LEVELS)
+    limit = min(options.levels or limits.MAX_LEVELS, limits.MAX_LEVELS)
     while len(levels) < limit:
         last = levels[-1]
         known = [s if u is not None else None for s, u in zip(last.scale, units, strict=True)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from openreadout import limits
 from openreadout.access import full
 from openreadout.arrays import ChunkedArray, chunk_region
 from openreadout.errors import UnsupportedFeatureError, UsageError
@@ -17,9 +18,6 @@ from openreadout.workers import Workers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-MAX_CHUNKS = 100_000
-"""Chunks that one picture may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,7 @@ def shrink(image: Image, wanted: Wanted, workers: Workers) -> NDArray[Any]:
     Raises
     ------
     UsageError
-        The picture would take more than `MAX_CHUNKS` chunks.
+        The picture would take more than `MAX_PICTURE_CHUNKS` chunks.
     CorruptDataError, StorageError, UnsupportedFeatureError
         A chunk cannot be read.
     """
@@ -68,12 +66,15 @@ def shrink(image: Image, wanted: Wanted, workers: Workers) -> NDArray[Any]:
         raise UnsupportedFeatureError(f"data type {image.dtype} is not one of pixels")
     array = full(image.levels[wanted.level].array, image.axis_names)
     samples = array.shape[5] if len(array.shape) > 5 else 1
-    columns = list(itertools.islice(_columns(array, wanted, label=image.label), MAX_CHUNKS + 1))
+    columns = list(
+        itertools.islice(_columns(array, wanted, label=image.label), limits.MAX_PICTURE_CHUNKS + 1)
+    )
     depth = -(-wanted.z[1] // array.chunk_shape[2]) - wanted.z[0] // array.chunk_shape[2]
-    if len(columns) * depth * len(wanted.channels) > MAX_CHUNKS:
+    if len(columns) * depth * len(wanted.channels) > limits.MAX_PICTURE_CHUNKS:
         raise UsageError(
-            f"the picture would be made of more than {MAX_CHUNKS} chunks: no level is small enough",
-            hint="openreadout export writes a pyramid; or choose --z, --channel or --image",
+            f"the picture would be made of more than {limits.MAX_PICTURE_CHUNKS} chunks: no level is small enough",
+            hint="openreadout export writes a pyramid; or choose --z, --channel or --image, or"
+            " --limit MAX_PICTURE_CHUNKS=N",
         )
     shape = (len(wanted.channels), wanted.height, wanted.width, samples)
     if image.label:

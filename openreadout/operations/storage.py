@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from openreadout.codecs import ITEM_BYTES, CodecSpec
 from openreadout.contracts import PlannedLevel
 from openreadout.errors import UsageError
-from openreadout.limits import MAX_CHUNK_BYTES
 from openreadout.operations.copying import CopySource
 from openreadout.planes import Selection
 
@@ -20,6 +19,8 @@ SMALL_CHUNK = 64
 SHARD_BYTES = 16 << 20
 SHARDS_WANTED = 256
 MAX_SHARD_BYTES = 256 << 20
+MAX_WRITTEN_BYTES = 1 << 30
+"""A chunk that is written; Blosc takes less than 2 GiB, and readers hold whole chunks."""
 BLOCK_BYTES = 16 << 20
 """Samples of a block: what one thread holds of the source at a time."""
 
@@ -98,9 +99,9 @@ def stored(
         chunk = _given("--chunks", options.chunks, axes, level.shape)
     else:
         chunk = _chunk(level.chunk, level.shape, axes, item)
-    if math.prod(chunk) * item > MAX_CHUNK_BYTES // 2:
+    if math.prod(chunk) * item > MAX_WRITTEN_BYTES:
         raise UsageError(
-            f"a chunk of {chunk} samples is larger than the {MAX_CHUNK_BYTES // 2} bytes allowed"
+            f"a chunk of {chunk} samples is larger than the {MAX_WRITTEN_BYTES} bytes allowed"
         )
     if options.version == "0.4" or options.shards == ():
         return replace(level, chunk=chunk, shard=None)

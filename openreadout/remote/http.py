@@ -15,8 +15,8 @@ from fsspec.asyn import get_loop
 from fsspec.implementations.http import HTTPFileSystem
 from yarl import URL
 
+from openreadout import limits
 from openreadout.errors import CorruptDataError, RemoteError
-from openreadout.limits import MAX_INDEX_BYTES, MAX_REQUESTS
 from openreadout.remote.index import index_names
 from openreadout.remote.transport import (
     CONNECT_SECONDS,
@@ -110,7 +110,7 @@ async def _client(**options: Any) -> aiohttp.ClientSession:
         total=RESPONSE_SECONDS, sock_connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS
     )
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=MAX_REQUESTS),
+        connector=aiohttp.TCPConnector(limit=limits.MAX_REQUESTS),
         timeout=timeout,
         auto_decompress=False,
         trust_env=True,
@@ -166,7 +166,7 @@ class HttpTransport:
         async def html(response: aiohttp.ClientResponse) -> bytes:
             if "html" not in response.headers.get("Content-Type", ""):
                 return b""
-            return (await _body(response, url, _Wanted(None, MAX_INDEX_BYTES, None))).data
+            return (await _body(response, url, _Wanted(None, limits.MAX_INDEX_BYTES, None))).data
 
         try:
             with Watch():  # of its own: what comes here is no failure

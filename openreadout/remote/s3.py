@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import s3fs
 from fsspec.asyn import get_loop
 
+from openreadout import limits
 from openreadout.errors import CorruptDataError, RemoteError
-from openreadout.limits import MAX_REQUESTS
 from openreadout.remote.transport import (
     CONNECT_SECONDS,
     PIECE,
@@ -65,7 +65,7 @@ class S3Transport:
                 "retries": {"total_max_attempts": TRIES, "mode": "standard"},
                 "connect_timeout": CONNECT_SECONDS,
                 "read_timeout": SILENCE_SECONDS,
-                "max_pool_connections": MAX_REQUESTS,
+                "max_pool_connections": limits.MAX_REQUESTS,
             },
         )
         self._system.retries = 1  # the client itself tries again
@@ -307,7 +307,7 @@ class S3Transport:
 
     async def _tries(self, work: Callable[[], Awaitable[Result]], url: str) -> Result | None:
         if self._gate is None:
-            self._gate = asyncio.Semaphore(MAX_REQUESTS)
+            self._gate = asyncio.Semaphore(limits.MAX_REQUESTS)
         async with self._gate:
             for turn in range(1, TRIES + 1):
                 try:

@@ -6,14 +6,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 
+from openreadout import limits
 from openreadout.errors import (
-    CorruptDataError,
     OpenReadoutError,
     RemoteError,
     UnsupportedFeatureError,
 )
-from openreadout.limits import KIB, MAX_ENCODED_BYTES, MAX_JSON_BYTES, MAX_KEPT_BYTES, MIB
-from openreadout.remote.transport import Answer, Listing, changed, failed, transport
+from openreadout.limits import KIB, MIB
+from openreadout.remote.transport import Answer, Listing, changed, failed, too_large, transport
 from openreadout.remote.urls import child, shown
 
 ZARR_DOCUMENTS = ("zarr.json", ".zattrs", ".zgroup", ".zarray")
@@ -51,7 +51,7 @@ class RemoteStore:
         self._transport = transport(url)
         self._lock = threading.Lock()
         self._kept: dict[str, bytes | None] = {}
-        self._room = MAX_KEPT_BYTES
+        self._room = limits.MAX_KEPT_BYTES
         self._listings: dict[str, Listing | None] = {}
         _note_size(url, None)
         self._copies: frozenset[str] | None = None
@@ -67,27 +67,25 @@ class RemoteStore:
         """Whether the server lists what is below a folder; the first time it is asked."""
         return self._listing("") is not None
 
-    def get(self, key: str, limit: int = MAX_ENCODED_BYTES) -> bytes | None:
+    def get(self, key: str, limit: int | None = None) -> bytes | None:
         if _is_document(key):
             data = self._document(key)
-            if data is not None and len(data) > limit:
-                raise CorruptDataError(
-                    f"{len(data)} bytes, more than the {limit} that are accepted",
-                    path=self.path,
-                    where=key,
-                )
+            if data is not None and limit is not None and len(data) > limit:
+                raise too_large(self.path, len(data), limit, where=key)
             return data
         held = self._held.take(key)
-        return self._answer(key, None, limit) if held is None else held
+        most = limits.MAX_ENCODED_BYTES if limit is None else limit
+        return self._answer(key, None, most) if held is None else held
 
-    def has(self, key: str, limit: int = MAX_ENCODED_BYTES) -> bool:
+    def has(self, key: str, limit: int | None = None) -> bool:
         """Whether there is a value. It is asked for itself, and kept until this thread reads it or asks for another."""
         if _is_document(key):
             return self._document(key) is not None
         with self._lock:
             noted = self._noted.get(key)
         if noted is None:
-            data = self._answer(key, None, limit)
+            most = limits.MAX_ENCODED_BYTES if limit is None else limit
+            data = self._answer(key, None, most)
             self._held.key, self._held.data = key, data
             return data is not None
         return noted
@@ -146,7 +144,7 @@ class RemoteStore:
         name = key.rpartition("/")[2]
         if self._copies is not None and name in self._copies:
             return None
-        data = self._answer(key, None, MAX_JSON_BYTES)
+        data = self._answer(key, None, limits.MAX_JSON_BYTES)
         self._keep(key, data)
         return data
 

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
+from openreadout import limits
 from openreadout.errors import CorruptDataError, RemoteError, UsageError
 from openreadout.remote.urls import scheme_of, shown
 from openreadout.workers import given_up
@@ -228,10 +229,13 @@ def plain(error: BaseException) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
-def too_large(url: str, found: int, limit: int) -> CorruptDataError:
+def too_large(url: str, found: int, limit: int, where: str | None = None) -> CorruptDataError:
     """The error for a value of `found` bytes or more where at most `limit` are taken."""
     return CorruptDataError(
-        f"{found} bytes or more, more than the {limit} that are accepted", path=url
+        f"{found} bytes or more, more than the {limit} that are accepted",
+        hint=limits.size_raised_by(limit, found),
+        path=url,
+        where=where,
     )
 
 

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from openreadout import limits
 from openreadout.codecs import Buffer, CodecSpec
 from openreadout.errors import CorruptDataError, UnsupportedFeatureError
-from openreadout.limits import MAX_CHUNK_BYTES, MAX_DIMENSIONS, MIB
+from openreadout.limits import MIB
 
 START = struct.Struct(">HH")
 """Mode and number of dimensions."""
@@ -96,7 +97,7 @@ def parse_block_header(data: Buffer, ndim: int) -> BlockHeader:
 def check_block_size(shape: Sequence[int], chunk: Sequence[int], item_bytes: int) -> None:
     """Raise `CorruptDataError` for a block that is out of all proportion to its chunk (`shape` and `chunk` alike)."""
     wanted = math.prod(chunk) * item_bytes
-    limit = min(MAX_CHUNK_BYTES, max(wanted * OVERSIZE, SMALL_BLOCK))
+    limit = min(limits.MAX_CHUNK_BYTES, max(wanted * OVERSIZE, SMALL_BLOCK))
     if math.prod(shape) * item_bytes > limit:
         raise CorruptDataError(
             f"n5_default: the header speaks of a block of {list(shape)} where {list(chunk)} belong"
@@ -111,7 +112,7 @@ def block_header(shape: Sequence[int]) -> bytes:
     UnsupportedFeatureError
         The header cannot hold that many dimensions or such a length.
     """
-    if len(shape) > MAX_DIMENSIONS or any(not 0 < n <= LARGEST_LENGTH for n in shape):
+    if len(shape) > limits.MAX_DIMENSIONS or any(not 0 < n <= LARGEST_LENGTH for n in shape):
         raise UnsupportedFeatureError(f"n5_default: a block of {list(shape)} does not fit N5's header")  # fmt: skip
     return START.pack(0, len(shape)) + struct.pack(f">{len(shape)}I", *shape)
 
@@ -186,7 +187,7 @@ def _check_transpose(spec: CodecSpec) -> int:
             f"codec n5_default: {spec.name!r:.100} stands where transpose belongs"
         )
     whole = isinstance(order, list | tuple) and all(type(axis) is int for axis in order)
-    if not whole or not order or len(order) > MAX_DIMENSIONS:
+    if not whole or not order or len(order) > limits.MAX_DIMENSIONS:
         raise CorruptDataError(
             f"codec n5_default: transpose order {order!r:.200} is no list of axes"
         )

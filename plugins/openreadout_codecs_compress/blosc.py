@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from openreadout import limits
 from openreadout.codecs import LIBRARY_ERRORS, Buffer, ByteSize, CodecLookup, CodecSpec, CoreForm
 from openreadout.errors import CorruptDataError, UnsupportedFeatureError
-from openreadout.limits import MAX_CHUNK_BYTES
 from openreadout_codecs_compress.bounded import call, decode_into
 
 HEADER_BYTES = 16
 BLOSC2_HEADER_BYTES = 32
+LARGEST_BUFFER = (1 << 31) - 1
+"""Blosc counts bytes in 31 bits."""
 BLOSC1_VERSIONS = (1, 2)
 BLOSC2_VERSIONS = (3, 4, 5)
 STORED = 0x02
@@ -85,7 +87,7 @@ def parse_header(data: Buffer) -> BloscHeader:
 def decode_blosc(data: Buffer, size: ByteSize) -> Buffer:
     """Decode one Blosc 1 or Blosc 2 buffer; what follows the length in its header is not looked at."""
     header = parse_header(data)
-    if header.nbytes > MAX_CHUNK_BYTES:
+    if header.nbytes > min(limits.MAX_CHUNK_BYTES, LARGEST_BUFFER):
         raise CorruptDataError(f"blosc: the header speaks of {header.nbytes} decoded bytes")
     size.check(header.nbytes, "blosc")
     if not header.nbytes:
@@ -245,7 +247,7 @@ class BloscCodec:
             clevel=self.spec.integer("clevel", 0, 9, 5),
             shuffle=self._shuffle(typesize),
             typesize=typesize,
-            blocksize=self.spec.integer("blocksize", 0, MAX_CHUNK_BYTES, 0),
+            blocksize=self.spec.integer("blocksize", 0, LARGEST_BUFFER, 0),
         )
 
     def _shuffle(self, typesize: int) -> str:

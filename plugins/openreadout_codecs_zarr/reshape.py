@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from openreadout import limits
 from openreadout.codecs import ChunkSpec, CodecLookup, CodecSpec
 from openreadout.errors import CorruptDataError
-from openreadout.limits import MAX_AXIS, MAX_DIMENSIONS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +35,7 @@ def parse_shape(value: object) -> tuple[Entry, ...]:
     -----
     Zarr extension codec `reshape`, section "Configuration parameters".
     """
-    if not isinstance(value, list | tuple) or len(value) > MAX_DIMENSIONS:
+    if not isinstance(value, list | tuple) or len(value) > limits.MAX_DIMENSIONS:
         raise CorruptDataError(f"codec reshape: shape {value!r:.200} is not a list of axes")
     entries = tuple(_entry(entry) for entry in value)
     if entries.count(-1) > 1:
@@ -47,11 +47,11 @@ def parse_shape(value: object) -> tuple[Entry, ...]:
 
 
 def _entry(entry: object) -> Entry:
-    if type(entry) is int and (entry == -1 or 0 < entry <= MAX_AXIS):
+    if type(entry) is int and (entry == -1 or 0 < entry <= limits.MAX_AXIS):
         return entry
     axes = tuple(entry) if isinstance(entry, list | tuple) else ()
-    whole = all(type(axis) is int and 0 <= axis < MAX_DIMENSIONS for axis in axes)
-    if whole and 0 < len(axes) <= MAX_DIMENSIONS:
+    whole = all(type(axis) is int and 0 <= axis < limits.MAX_DIMENSIONS for axis in axes)
+    if whole and 0 < len(axes) <= limits.MAX_DIMENSIONS:
         return axes
     raise CorruptDataError(
         f"codec reshape: {entry!r:.200} is neither a length above 0, nor -1, nor a list of input axes"

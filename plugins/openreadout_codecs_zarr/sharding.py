@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from openreadout import limits
 from openreadout.arrays import grid_shape, nth_index
 from openreadout.codecs import (
     Buffer,
@@ -19,7 +20,6 @@ from openreadout.codecs import (
     filled,
 )
 from openreadout.errors import CorruptDataError
-from openreadout.limits import MAX_AXIS, MAX_DIMENSIONS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,7 +47,7 @@ class _Whole:
 
 def parse_codecs(value: object, key: str) -> list[CodecSpec]:
     """The codecs that a list of the metadata names."""
-    if not isinstance(value, list | tuple) or not value or len(value) > MAX_DIMENSIONS:
+    if not isinstance(value, list | tuple) or not value or len(value) > limits.MAX_DIMENSIONS:
         raise CorruptDataError(f"codec sharding_indexed: {key} is not a list of codecs")
     return [_codec(entry, key) for entry in value]
 
@@ -78,9 +78,9 @@ def _nesting(specs: list[CodecSpec]) -> int:
 
 def _parse_inner_shape(value: object) -> tuple[int, ...]:
     whole = isinstance(value, list | tuple) and all(
-        type(n) is int and 0 < n <= MAX_AXIS for n in value
+        type(n) is int and 0 < n <= limits.MAX_AXIS for n in value
     )
-    if not whole or len(value) > MAX_DIMENSIONS:  # type: ignore[arg-type]
+    if not whole or len(value) > limits.MAX_DIMENSIONS:  # type: ignore[arg-type]
         raise CorruptDataError(
             f"codec sharding_indexed: chunk_shape {value!r:.200} is not a list of lengths above 0"
         )

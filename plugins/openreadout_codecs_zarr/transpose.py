@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from openreadout import limits
 from openreadout.codecs import ChunkSpec, CodecLookup, CodecSpec
 from openreadout.errors import CorruptDataError
-from openreadout.limits import MAX_DIMENSIONS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +23,7 @@ def parse_order(spec: CodecSpec) -> tuple[int, ...] | str:
     order = spec.configuration.get("order")
     if order in ("C", "F") and isinstance(order, str):
         return order
-    if isinstance(order, list | tuple) and len(order) <= MAX_DIMENSIONS:
+    if isinstance(order, list | tuple) and len(order) <= limits.MAX_DIMENSIONS:
         whole = all(type(axis) is int for axis in order)
         if whole and sorted(order) == list(range(len(order))):
             return tuple(order)

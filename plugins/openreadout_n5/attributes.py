@@ -10,11 +10,11 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from openreadout import limits
 from openreadout.arrays import ArrayLayout
 from openreadout.codecs import ITEM_BYTES, CodecLookup, CodecSpec
 from openreadout.encoded import ChunkKeys, EncodedArray
 from openreadout.errors import CorruptDataError
-from openreadout.limits import MAX_AXIS, MAX_DIMENSIONS
 from openreadout.stores import Store
 
 ATTRIBUTES = "attributes.json"
@@ -58,9 +58,12 @@ def finite(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def finite_list(value: object, limit: int = MAX_DIMENSIONS) -> list[float | None] | None:
-    """A JSON list of at most `limit` entries, each a finite float or None; None when it is no such list."""
-    if not isinstance(value, list) or not value or len(value) > limit:
+def finite_list(value: object, limit: int | None = None) -> list[float | None] | None:
+    """A JSON list of at most `limit` entries, each a finite float or None; None when it is no such list.
+
+    Without `limit`, as many as an array may have axes.
+    """
+    if not isinstance(value, list) or not value or len(value) > (limit or limits.MAX_DIMENSIONS):
         return None
     return [finite(entry) for entry in value]
 
@@ -73,7 +76,7 @@ def parse_dataset(path: str, key: str, attributes: Mapping[str, Any]) -> Dataset
     CorruptDataError
         A field is absent, of the wrong type or out of range; the message names it and `key`.
     """
-    shape = _lengths(attributes, "dimensions", key, 0, MAX_AXIS)
+    shape = _lengths(attributes, "dimensions", key, 0, limits.MAX_AXIS)
     block = _lengths(attributes, "blockSize", key, 1, MAX_BLOCK_SIDE)
     if len(shape) != len(block):
         raise _wrong(key, "blockSize", f"{len(block)} entries where dimensions has {len(shape)}")
@@ -101,8 +104,11 @@ def _lengths(
     attributes: Mapping[str, Any], field: str, key: str, low: int, high: int
 ) -> tuple[int, ...]:
     value = attributes.get(field)
-    if not isinstance(value, list) or not 1 <= len(value) <= MAX_DIMENSIONS:
-        raise _wrong(key, field, f"expected a list of 1 to {MAX_DIMENSIONS} lengths")
+    if not isinstance(value, list) or not 1 <= len(value) <= limits.MAX_DIMENSIONS:
+        error = _wrong(key, field, f"expected a list of 1 to {limits.MAX_DIMENSIONS} lengths")
+        if isinstance(value, list) and value:
+            error.hint = limits.raised_by("MAX_DIMENSIONS", len(value)) or error.hint
+        raise error
     for n in value:
         if isinstance(n, bool) or not isinstance(n, int) or not low <= n <= high:
             raise _wrong(key, field, f"{str(n)[:40]} is not a length")

@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from openreadout import limits
 from openreadout.errors import CorruptDataError
-from openreadout.limits import MAX_CHANNELS, MAX_LEVELS
 from openreadout.model import Channel, Window
 from openreadout.stores import join_key
 from openreadout_n5 import geometry
@@ -201,7 +201,7 @@ def _stated_pyramid(
     """An image whose levels a `multiscales` entry lists."""
     levels: list[Level] = []
     convention = "ngff" if isinstance(multiscale.get("axes"), list) else "cosem"
-    for number, entry in enumerate(multiscale["datasets"][:MAX_LEVELS]):
+    for number, entry in enumerate(multiscale["datasets"][: limits.MAX_LEVELS]):
         info = _listed_dataset(tree, node, entry, report)
         if info is None or not _fits(info, levels, node, report):
             continue
@@ -307,7 +307,7 @@ def _numbered(tree: Tree, node: Node) -> list[tuple[int, DatasetInfo]]:
         match = _LEVEL.match(child.path.rpartition("/")[2])
         if match and child.dataset is not None:
             found.append((int(match[1]), child.dataset))
-    return sorted(found, key=lambda pair: pair[0])[:MAX_LEVELS]
+    return sorted(found, key=lambda pair: pair[0])[: limits.MAX_LEVELS]
 
 
 def _is_pyramid(attributes: Mapping[str, Any], infos: Sequence[DatasetInfo]) -> bool:
@@ -393,7 +393,7 @@ def _join_channels(found: list[Found], report: Report) -> list[Found]:
     for folder, members in by_folder.items():
         images = [image for _, image in sorted(members, key=lambda pair: pair[0])]
         distinct = {image.path for image in images}
-        if len(images) < 2 or len(images) > MAX_CHANNELS or len(distinct) < len(images):
+        if len(images) < 2 or len(images) > limits.MAX_CHANNELS or len(distinct) < len(images):
             continue
         if not all(_alike(images[0], other) for other in images[1:]):
             report.warn(
@@ -534,11 +534,11 @@ def channels(attributes: Mapping[str, Any]) -> tuple[Channel, ...]:
     """Channels from `omero` (NGFF) or `intensityLimits` (n5-universe); empty when neither is there."""
     omero = attributes.get("omero")
     listed = omero.get("channels") if isinstance(omero, dict) else None
-    if isinstance(listed, list) and 0 < len(listed) <= MAX_CHANNELS:
+    if isinstance(listed, list) and 0 < len(listed) <= limits.MAX_CHANNELS:
         return tuple(_channel(entry) for entry in listed)
-    limits = attributes.get("intensityLimits")
-    if isinstance(limits, dict):
-        window = Window(start=finite(limits.get("min")), end=finite(limits.get("max")))
+    shown = attributes.get("intensityLimits")
+    if isinstance(shown, dict):
+        window = Window(start=finite(shown.get("min")), end=finite(shown.get("max")))
         return (Channel(window=window),) if window != Window() else ()
     return ()
 

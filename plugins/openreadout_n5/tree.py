@@ -8,13 +8,12 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from openreadout import limits
 from openreadout.errors import CorruptDataError, OpenReadoutError, RemoteError, StorageError
 from openreadout.model import Finding
 from openreadout.stores import Store, join_key, read_json
 from openreadout_n5.attributes import ATTRIBUTES, DatasetInfo, is_dataset, parse_dataset
 
-MAX_NODES = 200_000
-"""Groups and datasets that are looked at."""
 MAX_SERIES = 10_000
 """Members of one numbered series that are looked for where a server does not list them."""
 MAX_DEPTH = 32
@@ -134,8 +133,11 @@ def walk(store: Store, report: Report) -> Tree:
     pending = deque([("", 0)])
     while pending:
         path, depth = pending.popleft()
-        if len(tree.nodes) >= MAX_NODES:
-            report.warn(f"more than {MAX_NODES} groups; the rest was not looked at", path or "/")
+        if len(tree.nodes) >= limits.MAX_NODES:
+            report.warn(
+                f"more than {limits.MAX_NODES} groups; the rest was not looked at, --limit MAX_NODES=N looks at more",
+                path or "/",
+            )
             break
         node = read_node(store, path)
         tree.nodes[path] = node

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from openreadout import limits
 from openreadout.arrays import (
     ArrayLayout,
     ChunkIndex,
@@ -20,7 +21,6 @@ from openreadout.arrays import (
 )
 from openreadout.codecs import ITEM_BYTES, CodecSpec, native
 from openreadout.errors import CorruptDataError, OpenReadoutError, UnsupportedFeatureError
-from openreadout.limits import MAX_ENCODED_BYTES, PRESENCE_SAMPLES
 from openreadout_ome_tiff.ifd import TiffFile
 from openreadout_ome_tiff.page import Page, PageLayout, check_segment_size, dtype_name, read_page
 from openreadout_ome_tiff.standalone import StandAlone
@@ -183,7 +183,7 @@ class TiffArray:
         planes = sorted(self.planes)
         total = self.shape[0] * self.shape[1] * self.shape[2] * rows * columns
         per_plane = rows * columns
-        seen = planes[:: max(1, len(planes) * per_plane // PRESENCE_SAMPLES + 1)]
+        seen = planes[:: max(1, len(planes) * per_plane // limits.PRESENCE_SAMPLES + 1)]
         exact = len(seen) == len(planes)
         stored, first, last = 0, None, None
         for key in seen:
@@ -434,9 +434,10 @@ def _fetch(page: Page, numbers: list[int]) -> list[bytes | memoryview | None]:
     places = [page.segment(n) for n in numbers]
     file = page.file.file
     for offset, count in places:
-        if count > MAX_ENCODED_BYTES:
+        if count > limits.MAX_ENCODED_BYTES:
             raise CorruptDataError(
-                f"a strip or tile of {count} bytes, more than the {MAX_ENCODED_BYTES} that are accepted",
+                f"a strip or tile of {count} bytes, more than the {limits.MAX_ENCODED_BYTES} that are accepted",
+                hint=limits.raised_by("MAX_ENCODED_BYTES", count) if count <= file.size else None,
                 where=f"byte {offset}",
             )
     stored = [(offset, count) for offset, count in places if count]

@@ -10,19 +10,16 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from openreadout import limits
 from openreadout.errors import CorruptDataError
 from openreadout_ome_tiff.files import File
 
 MAX_TAGS = 4096
 """Entries of one IFD; a hundred is already unusual."""
-MAX_IFDS = 16_000_000
-"""IFDs of one chain; the offset of each is held in memory."""
 KEPT_IFDS = 200_000
 """IFDs whose entries are kept after the chain was walked; those of longer chains are read again."""
 READ_AHEAD = 1024
 """Bytes read of an IFD at once, enough for fifty BigTIFF entries."""
-MAX_TAG_BYTES = 512 << 20
-"""The value of one tag; the offsets of sixty million tiles come to as much."""
 
 IMAGE_WIDTH, IMAGE_LENGTH, BITS_PER_SAMPLE, COMPRESSION, PHOTOMETRIC = 256, 257, 258, 259, 262
 FILL_ORDER, IMAGE_DESCRIPTION, STRIP_OFFSETS, SAMPLES_PER_PIXEL = 266, 270, 273, 277
@@ -151,8 +148,8 @@ class TiffFile:
         while offset:
             if offset in offsets:
                 return Chain(tuple(offsets), f"the chain of IFDs loops back to byte {offset}")
-            if len(offsets) >= MAX_IFDS:
-                return Chain(tuple(offsets), f"the chain has more than {MAX_IFDS} IFDs")
+            if len(offsets) >= limits.MAX_IFDS:
+                return Chain(tuple(offsets), f"the chain has more than {limits.MAX_IFDS} IFDs")
             try:
                 raw, next_offset = self._raw(offset)
             except CorruptDataError as error:
@@ -211,12 +208,16 @@ class TiffFile:
             tags.setdefault(code, Tag(kind, count, where))
         return Ifd(offset, tags, next_offset)
 
-    def raw_value(self, tag: Tag, limit: int = MAX_TAG_BYTES) -> bytes:
+    def raw_value(self, tag: Tag, limit: int | None = None) -> bytes:
         """The bytes of a tag's values, checked against the file before anything is read."""
         length = tag.values * tag.item_bytes
-        if length > limit:
+        if length > (limits.MAX_TAG_BYTES if limit is None else limit):
+            most = limits.MAX_TAG_BYTES if limit is None else limit
             raise CorruptDataError(
-                f"a tag of {length} bytes, more than the {limit} that are accepted",
+                f"a tag of {length} bytes, more than the {most} that are accepted",
+                hint=limits.raised_by("MAX_TAG_BYTES", length)
+                if length <= self.file.size
+                else None,
                 path=self.file.path,
                 where=f"byte {tag.offset}",
             )
@@ -260,14 +261,15 @@ class TiffFile:
             )
         return default
 
-    def text(self, ifd: Ifd, code: int, limit: int = MAX_TAG_BYTES) -> bytes | None:
+    def text(self, ifd: Ifd, code: int, limit: int | None = None) -> bytes | None:
         """The bytes of a text tag, at most `limit` of them, or None."""
         tag = ifd.tags.get(code)
         if tag is None or tag.kind not in (1, 2, 7):
             return None
-        if tag.values > limit:
-            tag = tag._replace(values=limit)
-        return self.raw_value(tag)
+        most = limits.MAX_TAG_BYTES if limit is None else limit
+        if tag.values > most:
+            tag = tag._replace(values=most)
+        return self.raw_value(tag, most)
 
     def sub_offsets(self, ifd: Ifd) -> Sequence[int]:
         """Offsets of the SubIFDs."""

@@ -6,13 +6,11 @@ import struct
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from openreadout import limits
 from openreadout.errors import CorruptDataError, UnsupportedFeatureError
-from openreadout.limits import MAX_CHUNK_BYTES
 from openreadout_ome_tiff import ifd as t
 from openreadout_ome_tiff.ifd import Ifd, Tag, TiffFile
 
-MAX_SAMPLES = 4096
-"""Colour samples of a pixel; spectral cameras write a few hundred."""
 MAX_SEGMENTS = 1 << 27
 """Strips or tiles of one IFD; their offsets alone come to a gigabyte."""
 _OFFSET_LETTERS = {3: "H", 4: "I", 16: "Q", 13: "I", 18: "Q"}
@@ -144,9 +142,10 @@ def read_layout(tiff: TiffFile, ifd: Ifd) -> PageLayout:
     width, length = tiff.number(ifd, t.IMAGE_WIDTH), tiff.number(ifd, t.IMAGE_LENGTH)
     samples = tiff.number(ifd, t.SAMPLES_PER_PIXEL, 1)
     where = f"IFD at byte {ifd.offset}"
-    if width < 1 or length < 1 or not 1 <= samples <= MAX_SAMPLES:
+    if width < 1 or length < 1 or not 1 <= samples <= limits.MAX_SAMPLES:
         raise CorruptDataError(
             f"an image of {width} x {length} pixels with {samples} samples cannot be",
+            hint=limits.raised_by("MAX_SAMPLES", samples) if samples > limits.MAX_SAMPLES else None,
             path=tiff.file.path,
             where=where,
         )
@@ -155,7 +154,7 @@ def read_layout(tiff: TiffFile, ifd: Ifd) -> PageLayout:
             "an IFD that holds a volume is not read", path=tiff.file.path, where=where
         )
     bits = _uniform(tiff, ifd, t.BITS_PER_SAMPLE, 1, "bits per sample")
-    formats = tiff.numbers(ifd, t.SAMPLE_FORMAT, limit=MAX_SAMPLES)
+    formats = tiff.numbers(ifd, t.SAMPLE_FORMAT, limit=limits.MAX_SAMPLES)
     tiled = t.TILE_WIDTH in ifd.tags
     segment_width = tiff.number(ifd, t.TILE_WIDTH) if tiled else width
     rows = tiff.number(ifd, t.TILE_LENGTH) if tiled else tiff.number(ifd, t.ROWS_PER_STRIP, length)
@@ -177,7 +176,7 @@ def read_layout(tiff: TiffFile, ifd: Ifd) -> PageLayout:
         tiled=tiled,
         segment_width=segment_width,
         segment_length=rows,
-        extra_samples=len(tiff.numbers(ifd, t.EXTRA_SAMPLES, limit=MAX_SAMPLES)),
+        extra_samples=len(tiff.numbers(ifd, t.EXTRA_SAMPLES, limit=limits.MAX_SAMPLES)),
         subsampling=(subsampling[0], subsampling[1]) if len(subsampling) == 2 else (1, 1),
         t4_options=tiff.number(ifd, t.T4_OPTIONS, 0),
         order=tiff.order,
@@ -192,7 +191,7 @@ def read_layout(tiff: TiffFile, ifd: Ifd) -> PageLayout:
 
 
 def _uniform(tiff: TiffFile, ifd: Ifd, code: int, default: int, what: str) -> int:
-    values = tiff.numbers(ifd, code, limit=MAX_SAMPLES)
+    values = tiff.numbers(ifd, code, limit=limits.MAX_SAMPLES)
     if not values:
         return default
     if any(value != values[0] for value in values):
@@ -305,8 +304,10 @@ def check_segment_size(layout: PageLayout, item_bytes: int, path: str) -> None:
         One strip or tile alone is beyond the limit, and cannot be read in parts.
     """
     size = layout.segment_width * layout.segment_length * layout.stored_samples * item_bytes
-    if size > MAX_CHUNK_BYTES and not layout.is_plain:
+    if size > limits.MAX_CHUNK_BYTES and not layout.is_plain:
         raise UnsupportedFeatureError(
-            f"{path}: one strip or tile decodes to {size} bytes, more than the {MAX_CHUNK_BYTES} that are accepted",
+            f"{path}: one strip or tile decodes to {size} bytes, more than the {limits.MAX_CHUNK_BYTES} that are"
+            " accepted",
+            hint=limits.raised_by("MAX_CHUNK_BYTES", size),
             path=path,
         )

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from openreadout import limits
 from openreadout.codecs import ITEM_BYTES
 from openreadout.errors import CorruptDataError, OpenReadoutError, UnsupportedFeatureError
-from openreadout.limits import MAX_LEVELS, MAX_XML_BYTES
 from openreadout.model import (
     WIDENED,
     Axis,
@@ -102,7 +102,8 @@ def _open_tiff(opening: Opening) -> Dataset:
         error.finding = fault_code(chain.fault)
         raise error
     first = tiff.ifd(chain.offsets[0])
-    xml = tiff.text(first, IMAGE_DESCRIPTION, MAX_XML_BYTES) or b""
+    # one byte more, so that a longer document is refused as such and not read half
+    xml = tiff.text(first, IMAGE_DESCRIPTION, limits.MAX_XML_BYTES + 1) or b""
     if not _is_ome(xml):
         kind, hint = foreign_kind(tiff, first)
         raise UnsupportedFeatureError(
@@ -200,8 +201,12 @@ def _open_companion(opening: Opening, path: str, opened: TiffFile | None = None)
     from openreadout_ome_xml import parse_ome_xml
 
     file = File(path, opening.handles)
-    if file.size > MAX_XML_BYTES:
-        raise CorruptDataError(f"{path}: an OME-XML document of {file.size} bytes", path=path)
+    if file.size > limits.MAX_XML_BYTES:
+        raise CorruptDataError(
+            f"{path}: an OME-XML document of {file.size} bytes",
+            hint=limits.raised_by("MAX_XML_BYTES", file.size),
+            path=path,
+        )
     try:
         document = parse_ome_xml(file.read(0, file.size))
     except CorruptDataError as error:
@@ -391,7 +396,7 @@ def _image(
     array = TiffArray(
         pages, table.found, (*leading, layout.length, layout.width, *tail), dtype, layout, declared
     )
-    arrays = [array, *find_levels(array, used, alone=alone)][:MAX_LEVELS]
+    arrays = [array, *find_levels(array, used, alone=alone)][: limits.MAX_LEVELS]
     axes, scale = _axes(source, samples)
     levels = tuple(
         ResolutionLevel(str(k), level, _level_scale(scale, array, level), (None,) * len(axes))

@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from openreadout import limits
 from openreadout.errors import CorruptDataError
-from openreadout.limits import MAX_AXIS, MAX_CHANNELS, MAX_IMAGES
 from openreadout_ome_xml.document import BinaryOnly, OmeDocument, OmeImage, OmePlane, TiffData
 from openreadout_ome_xml.elements import child, children, number, seconds, tag, whole
 from openreadout_ome_xml.text import decode_document, mend
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 _VERSION = re.compile(r"/(?:Schemas|XMLschemas)/OME/([0-9A-Za-z-]{2,12})", re.IGNORECASE)
 _ORDERS = {"XYZCT", "XYZTC", "XYCTZ", "XYCZT", "XYTCZ", "XYTZC"}
-MAX_PLANES = 8_000_000
-"""Planes of one image; each costs a table entry. Half a million is the most that was seen."""
 
 
 class _Parts(NamedTuple):
@@ -180,8 +178,11 @@ def _document(
     notes = structured_annotations(root)
     hardware = Hardware(root)
     elements = list(children(root, "Image"))
-    if len(elements) > MAX_IMAGES:
-        raise CorruptDataError(f"{len(elements)} images, more than are accepted")
+    if len(elements) > limits.MAX_IMAGES:
+        raise CorruptDataError(
+            f"{len(elements)} images, more than are accepted",
+            hint=limits.raised_by("MAX_IMAGES", len(elements)),
+        )
     images = tuple(
         image
         for element in elements
@@ -221,9 +222,11 @@ def _image(
     name = element.get("Name")
     where = f"Image {element.get('ID') or name or ''}".strip()
     sizes = {axis: _size(pixels, axis, where) for axis in "XYZCT"}
-    if sizes["Z"] * sizes["C"] * sizes["T"] > MAX_PLANES:
+    declared = sizes["Z"] * sizes["C"] * sizes["T"]
+    if declared > limits.MAX_PLANES:
         raise CorruptDataError(
-            f"{where}: {sizes['Z']} x {sizes['C']} x {sizes['T']} planes are declared, more than are accepted"
+            f"{where}: {sizes['Z']} x {sizes['C']} x {sizes['T']} planes are declared, more than are accepted",
+            hint=limits.raised_by("MAX_PLANES", declared),
         )
     order = (pixels.get("DimensionOrder") or "XYZCT").upper()
     if order not in _ORDERS:
@@ -270,9 +273,13 @@ def _size(pixels: _Element, axis: str, where: str) -> int:
     value = whole(pixels.get(name), f"{where}: Pixels/@{name}")
     if value is None and axis in "ZCT":
         return 1
-    bound = MAX_CHANNELS if axis == "C" else MAX_AXIS
+    bound = limits.MAX_CHANNELS if axis == "C" else limits.MAX_AXIS
     if value is None or not 1 <= value <= bound:
-        raise CorruptDataError(f"{where}: Pixels/@{name} is {pixels.get(name)!r}, not a size")
+        many = value is not None and axis == "C" and value > bound
+        raise CorruptDataError(
+            f"{where}: Pixels/@{name} is {pixels.get(name)!r}, not a size",
+            hint=limits.raised_by("MAX_CHANNELS", value or 0) if many else None,
+        )
     return value
 
 

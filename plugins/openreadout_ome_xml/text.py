@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from openreadout import limits
 from openreadout.errors import CorruptDataError
-from openreadout.limits import MAX_XML_BYTES
 
 _DECLARATION = re.compile(r"^\s*<\?xml\b[^>]*\?>", re.ASCII)
 _ENCODING = re.compile(rb"^\s*<\?xml\b[^>]*?encoding\s*=\s*[\"']([A-Za-z0-9._-]{1,40})[\"']")
@@ -36,9 +36,10 @@ def decode_document(data: bytes) -> tuple[str, tuple[str, ...]]:
     CorruptDataError
         The document is empty or longer than is accepted.
     """
-    if len(data) > MAX_XML_BYTES:
+    if len(data) > limits.MAX_XML_BYTES:
         raise CorruptDataError(
-            f"OME-XML of {len(data)} bytes, more than the {MAX_XML_BYTES} that are accepted"
+            f"OME-XML of {len(data)} bytes, more than the {limits.MAX_XML_BYTES} that are accepted",
+            hint=limits.raised_by("MAX_XML_BYTES", len(data)),
         )
     text, repairs = _decode(data)
     text = text.rstrip("\0 \t\r\n").lstrip("\ufeff \t\r\n\0")

@@ -10,10 +10,10 @@ import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from openreadout import limits
 from openreadout.codecs import ITEM_BYTES, CodecSpec
 from openreadout.encoded import ChunkKeys, EncodedArray
 from openreadout.errors import CorruptDataError, RemoteError, StorageError, UnsupportedFeatureError
-from openreadout.limits import MAX_AXIS, MAX_DIMENSIONS
 from openreadout_ome_zarr.checked import clean, items, mapping, whole
 from openreadout_ome_zarr.documents import json_object, key_of
 from openreadout_ome_zarr.dtypes import DataType, parse_fill, parse_v2_type, parse_v3_type
@@ -331,10 +331,13 @@ def _chunk_keys(value: object, ndim: int) -> ChunkKeys:
 def _lengths(value: object, what: str, least: int) -> tuple[int, ...]:
     if not isinstance(value, list):
         raise CorruptDataError(f"{what} is not a list of lengths")
-    if len(value) > MAX_DIMENSIONS:
-        raise CorruptDataError(f"{what} has {len(value)} dimensions, more than {MAX_DIMENSIONS}")
+    if len(value) > limits.MAX_DIMENSIONS:
+        raise CorruptDataError(
+            f"{what} has {len(value)} dimensions, more than {limits.MAX_DIMENSIONS}",
+            hint=limits.raised_by("MAX_DIMENSIONS", len(value)),
+        )
     lengths = [whole(item) for item in items(value)]
-    if any(n is None or not least <= n <= MAX_AXIS for n in lengths):
+    if any(n is None or not least <= n <= limits.MAX_AXIS for n in lengths):
         raise CorruptDataError(f"{what} holds something else than lengths from {least} up")
     return tuple(n for n in lengths if n is not None)
 

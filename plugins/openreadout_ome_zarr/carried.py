@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from openreadout.limits import MAX_CHANNELS
+from openreadout import limits
 from openreadout.model import Channel, Plate, Well
 from openreadout_ome_zarr.checked import EMPTY, clean, mapping, plain_number, text
 from openreadout_ome_zarr.images import CARRIED_KEY
@@ -106,7 +106,7 @@ def carried_image(attributes: Mapping[str, Any]) -> Carried | None:
         objective=taken(block, "objective", dict),
         instrument=taken(block, "instrument", dict),
         acquired_at=text(taken(block, "acquired_at", str)),
-        channels=None if channels is None else tuple(map(channel, channels[:MAX_CHANNELS])),
+        channels=None if channels is None else tuple(map(channel, channels[: limits.MAX_CHANNELS])),
         extra=taken(block, "extra", dict) or EMPTY,
         attributes=taken(block, "attributes", dict) or EMPTY,
         ignored=tuple(dict.fromkeys(ignored)),

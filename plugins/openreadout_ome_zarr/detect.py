@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from openreadout import limits
 from openreadout.contracts import DEFINITE, LIKELY, Detection
-from openreadout.limits import MAX_ROOT_NAMES, MIB
+from openreadout.limits import MIB
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,7 @@ def detect(source: Source) -> Detection | None:
 
 def _folder(names: frozenset[str], peek: Callable[[str, int], bytes | None]) -> Detection | None:
     # Of a folder with very many entries only some names are known; there each document is asked for.
-    partly = len(names) >= MAX_ROOT_NAMES
+    partly = len(names) >= limits.MAX_ROOT_NAMES
     there = [n for n in DOCUMENTS if n in names or (partly and peek(n, 1) is not None)]
     if not there:
         return None

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from openreadout import limits
 from openreadout.errors import CorruptDataError, OpenReadoutError, UnsupportedFeatureError
-from openreadout.limits import MAX_FINDINGS, MAX_IMAGES
 from openreadout.model import Finding, Image, Plate, Well
 from openreadout_ome_zarr.checked import EMPTY, clean, items, mapping, text, whole
 from openreadout_ome_zarr.documents import Documents, Group, key_of
@@ -253,8 +253,12 @@ class Opening:
 
         `key` names the member of an entry that holds its path; without it the entry is the path.
         """
-        if len(listed) > MAX_IMAGES:
-            raise CorruptDataError(f"{len(listed)} entries, more than {MAX_IMAGES}", where=document)
+        if len(listed) > limits.MAX_IMAGES:
+            raise CorruptDataError(
+                f"{len(listed)} entries, more than {limits.MAX_IMAGES}",
+                hint=limits.raised_by("MAX_IMAGES", len(listed)),
+                where=document,
+            )
         done: set[str] = set()
         for item in listed:
             value = item if key is None else mapping(item).get(key)
@@ -299,7 +303,7 @@ class Opening:
 
     def _numbered(self) -> Iterator[str]:
         """The paths 0, 1, 2, … for as long as there are groups."""
-        for n in range(MAX_IMAGES):
+        for n in range(limits.MAX_IMAGES):
             try:
                 if self.documents.group(str(n)) is None:
                     return
@@ -435,8 +439,12 @@ class Opening:
         return numbers
 
     def _add_entry(self, request: Request, *, alone: bool) -> list[int]:
-        if len(self.images) >= MAX_IMAGES:
-            raise CorruptDataError(f"more than {MAX_IMAGES} images", where=request.group.document)
+        if len(self.images) >= limits.MAX_IMAGES:
+            raise CorruptDataError(
+                f"more than {limits.MAX_IMAGES} images",
+                hint=limits.raised_by("MAX_IMAGES", 2 * limits.MAX_IMAGES),
+                where=request.group.document,
+            )
         try:
             image, faults, notes = build_image(request, self.arrays)
         except (CorruptDataError, UnsupportedFeatureError) as error:
@@ -527,12 +535,12 @@ class Opening:
 
     def _report(self, kind: str, note: str, finding: Finding) -> None:
         self.findings.append(finding)
-        if (
-            len(self.findings) > MAX_FINDINGS
-        ):  # raised from here it passes whoever leaves a single entry out
+        if len(self.findings) > limits.MAX_FINDINGS:
+            # raised from here it passes whoever leaves a single entry out
             raise UnsupportedFeatureError(
-                f"more than {MAX_FINDINGS} entries are listed that are absent or damaged; the last: {note}",
-                hint="the metadata or the copy is damaged; open its images one by one",
+                f"more than {limits.MAX_FINDINGS} entries are listed that are absent or damaged; the last: {note}",
+                hint="the metadata or the copy is damaged; open its images one by one, or let --limit MAX_FINDINGS=N "
+                "list more",
             )
         self._note(kind, note)
 

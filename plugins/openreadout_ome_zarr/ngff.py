@@ -11,15 +11,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from openreadout import limits
 from openreadout.errors import CorruptDataError
-from openreadout.limits import MAX_CHANNELS, MAX_DIMENSIONS, MAX_LEVELS
 from openreadout.model import Channel, Window
 from openreadout_ome_zarr.checked import clean, items, mapping, number, plain_number, text
 
 ROLES = "tczyx"
 KNOWN_VERSIONS = frozenset(("0.1", "0.2", "0.3", "0.4", "0.5"))
-MAX_MULTISCALES = 1000
-"""Entries of one group's `multiscales`; normally there is one."""
 _HEX = frozenset("0123456789abcdefABCDEF")
 
 
@@ -89,9 +87,10 @@ def parse_multiscales(ngff: Mapping[str, Any]) -> list[Multiscale]:
     entries = ngff.get("multiscales")
     if not isinstance(entries, list) or not entries:
         raise CorruptDataError("multiscales is not a list with at least one entry")
-    if len(entries) > MAX_MULTISCALES:
+    if len(entries) > limits.MAX_MULTISCALES:
         raise CorruptDataError(
-            f"multiscales has {len(entries)} entries, more than {MAX_MULTISCALES}"
+            f"multiscales has {len(entries)} entries, more than {limits.MAX_MULTISCALES}",
+            hint=limits.raised_by("MAX_MULTISCALES", len(entries)),
         )
     return [_multiscale(entry) for entry in entries]
 
@@ -102,8 +101,11 @@ def _multiscale(entry: object) -> Multiscale:
     datasets = entry.get("datasets")
     if not isinstance(datasets, list) or not datasets:
         raise CorruptDataError("datasets is not a list with at least one entry")
-    if len(datasets) > MAX_LEVELS:
-        raise CorruptDataError(f"datasets has {len(datasets)} entries, more than {MAX_LEVELS}")
+    if len(datasets) > limits.MAX_LEVELS:
+        raise CorruptDataError(
+            f"datasets has {len(datasets)} entries, more than {limits.MAX_LEVELS}",
+            hint=limits.raised_by("MAX_LEVELS", len(datasets)),
+        )
     axes, oddities = _axes(_axes_entry(entry))
     method = entry.get("type")
     return Multiscale(
@@ -146,8 +148,11 @@ def _axes(value: object) -> tuple[tuple[StoredAxis, ...] | None, tuple[str, ...]
         return None, ()
     if not isinstance(value, list) or not value:
         raise CorruptDataError("axes is not a list with at least one axis")
-    if len(value) > MAX_DIMENSIONS:
-        raise CorruptDataError(f"{len(value)} axes, more than {MAX_DIMENSIONS}")
+    if len(value) > limits.MAX_DIMENSIONS:
+        raise CorruptDataError(
+            f"{len(value)} axes, more than {limits.MAX_DIMENSIONS}",
+            hint=limits.raised_by("MAX_DIMENSIONS", len(value)),
+        )
     plain = [_axis(item) for item in value]
     roles = axis_roles([(axis.name, axis.type) for axis in plain])
     axes = tuple(axis._replace(role=role) for axis, role in zip(plain, roles, strict=True))
@@ -241,7 +246,7 @@ class _Composer:
         if not isinstance(value, list):
             self.oddities.append("coordinateTransformations is not a list")
             return
-        for item in value[:MAX_DIMENSIONS]:
+        for item in value[: limits.MAX_DIMENSIONS]:
             self._add(mapping(item), 0)
 
     def _add(self, step: Mapping[str, Any], depth: int) -> None:
@@ -252,8 +257,8 @@ class _Composer:
             self._scale(self._numbers(step.get("scale"), "scale"))
         elif kind == "translation":
             self._translate(self._numbers(step.get("translation"), "translation"))
-        elif kind == "sequence" and depth < MAX_DIMENSIONS:
-            for item in items(step.get("transformations"))[:MAX_DIMENSIONS]:
+        elif kind == "sequence" and depth < limits.MAX_DIMENSIONS:
+            for item in items(step.get("transformations"))[: limits.MAX_DIMENSIONS]:
                 self._add(mapping(item), depth + 1)
         elif kind == "affine" and (rows := self._diagonal(step.get("affine"))) is not None:
             self._scale([row[0] for row in rows])
@@ -331,7 +336,7 @@ def parse_omero(ngff: Mapping[str, Any]) -> tuple[Channel, ...] | None:
     channels = mapping(omero).get("channels")
     if not isinstance(channels, list):
         return None
-    return tuple(parse_channel(item) for item in channels[:MAX_CHANNELS])
+    return tuple(parse_channel(item) for item in channels[: limits.MAX_CHANNELS])
 
 
 def parse_channel(item: object) -> Channel:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from openreadout.limits import MAX_CHANNELS, MAX_XML_BYTES
+from openreadout import limits
 from openreadout.model import Axis, Channel, Image, ResolutionLevel
 from openreadout_ome_xml import OmeDocument, OmeImage, parse_ome_xml
 
@@ -26,7 +26,7 @@ def read_ome(store: Store, key: str) -> OmeDocument | None:
     CorruptDataError
         It is not OME-XML, or larger than is accepted.
     """
-    data = store.get(key, MAX_XML_BYTES)
+    data = store.get(key, limits.MAX_XML_BYTES)
     return None if data is None else parse_ome_xml(data)
 
 
@@ -54,7 +54,7 @@ def _channels(image: Image, ome: OmeImage) -> tuple[Channel, ...]:
     count = image.size("c")
     described = [c.channel for c in ome.channels]
     samples = [c.samples_per_pixel or 1 for c in ome.channels]
-    if len(described) != count and sum(samples) == count <= MAX_CHANNELS:
+    if len(described) != count and sum(samples) == count <= limits.MAX_CHANNELS:
         described = [
             _of_samples(channel, n)
             for channel, n in zip(described, samples, strict=True)

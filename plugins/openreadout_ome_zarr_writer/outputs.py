@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import xxhash
 
+from openreadout import limits
 from openreadout.errors import OpenReadoutError, StorageError, storage_error
-from openreadout.limits import MAX_ENCODED_BYTES
 from openreadout.stores import DirectoryStore, Store
 from openreadout.system import sync_file, sync_folder
 
@@ -495,8 +495,8 @@ class _ArchiveStore:
         self._archive = archive
         self.path = archive.path
 
-    def get(self, key: str, limit: int = MAX_ENCODED_BYTES) -> bytes | None:
-        return self._archive.read(key, 0, limit)
+    def get(self, key: str, limit: int | None = None) -> bytes | None:
+        return self._archive.read(key, 0, limits.MAX_ENCODED_BYTES if limit is None else limit)
 
     def get_range(self, key: str, offset: int, length: int) -> bytes | None:
         return self._archive.read(key, offset, length)
@@ -504,7 +504,7 @@ class _ArchiveStore:
     def size(self, key: str) -> int | None:
         return self._archive.member_size(key)
 
-    def has(self, key: str, limit: int = MAX_ENCODED_BYTES) -> bool:
+    def has(self, key: str, limit: int | None = None) -> bool:
         return self.size(key) is not None
 
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:

@@ -236,10 +236,10 @@ def test_refusal_of_the_system_keeps_its_class():
 
 
 def test_presence_of_more_chunks_than_can_be_listed_is_an_estimate(monkeypatch):
-    from openreadout import encoded
+    from openreadout import encoded, limits
 
     monkeypatch.setattr(encoded, "MAX_LISTED", 10)
-    monkeypatch.setattr(encoded, "PRESENCE_SAMPLES", 20)
+    monkeypatch.setattr(limits, "PRESENCE_SAMPLES", 20)
     keys = ChunkKeys("v2", ".", 1)
     store = MemoryStore({f"0/{keys.key((n,))}": b"" for n in range(0, 200, 2)})
     found = build(store, (200,), (1,), style="v2", separator=".").presence()

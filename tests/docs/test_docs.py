@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from openreadout import errors, limits, registry
+from openreadout import bounds, errors, limits, registry
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -77,22 +77,51 @@ def test_every_codec_has_a_line():
         assert f"`{entry.name}`" in page, entry.name
 
 
-def test_every_limit_has_a_line_with_its_value():
+def limits_page():
+    """The rows of the page of limits by name: value, what is bounded, what raises it."""
     page = (DOCS / "limits.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", page, re.MULTILINE))
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", page, re.MULTILINE)
+    assert len(rows) == len({row[0] for row in rows})
+    return {name: tuple(cells) for name, *cells in rows}
+
+
+def number_of(text):
+    """`64 KiB`, `2^62`, `2^31-1` or `65 536`."""
+    if text.startswith("2^"):
+        power, _, less = text[2:].partition("-")
+        return 2 ** int(power) - int(less or 0)
+    units = {
+        "KiB": limits.KIB,
+        "MiB": limits.MIB,
+        "GiB": limits.GIB,
+        "TiB": limits.KIB * limits.GIB,
+    }
+    number, _, unit = text.rpartition(" ") if text.endswith("iB") else (text, "", "")
+    return int(number.replace(" ", "")) * units.get(unit, 1)
+
+
+def test_every_limit_has_a_line_with_its_value():
     tree = ast.parse(Path(limits.__file__).read_text(encoding="utf-8"))
-    names = [n.targets[0].id for n in tree.body if isinstance(n, ast.Assign)]
-    names = [name for name in names if name not in ("KIB", "MIB", "GIB")]
-    assert set(rows) == set(names)
-    units = {"KiB": limits.KIB, "MiB": limits.MIB, "GiB": limits.GIB}
-    for name, text in rows.items():
-        number, _, unit = text.rpartition(" ") if text.endswith("iB") else (text, "", "")
-        value = (
-            2 ** int(text[2:])
-            if text.startswith("2^")
-            else int(number.replace(" ", "")) * units.get(unit, 1)
-        )
-        assert value == getattr(limits, name), name
+    names = {n.targets[0].id for n in tree.body if isinstance(n, ast.Assign)}
+    names = {n for n in names if not n.startswith("_")} - {"KIB", "MIB", "GIB", "TYPE_CHECKING"}
+    rows = limits_page()
+    assert set(rows) == names == {*limits.RANGES, *bounds.FIXED}
+    for name, (value, *_) in rows.items():
+        assert number_of(value) == getattr(limits, name), name
+
+
+def test_every_limit_says_what_raises_it_or_why_nothing_does():
+    from openreadout.cli.check import check
+
+    options = {word for option in check.params for word in option.opts}
+    for name, (_, _, raised) in limits_page().items():
+        if name in bounds.FIXED:
+            option = re.match(r"`(--[a-z]+)`, up to", raised)
+            assert (option and option[1] in options) or re.match(r"none: \w+ \w+", raised), name
+            continue
+        option, way, value = re.fullmatch(r"`(--limit)`, (up|down) to (.+)", raised).groups()
+        assert option in options
+        assert number_of(value) == limits.RANGES[name][way == "up"], name
 
 
 def test_every_error_class_has_its_line():
