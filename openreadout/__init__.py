@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from openreadout.api import set_limits as set_limits
     from openreadout.contracts import FormatDescriptor as FormatDescriptor
     from openreadout.errors import CorruptDataError as CorruptDataError
+    from openreadout.errors import FileError as FileError
+    from openreadout.errors import InputError as InputError
     from openreadout.errors import OpenReadoutError as OpenReadoutError
     from openreadout.errors import RemoteError as RemoteError
     from openreadout.errors import StorageError as StorageError
@@ -39,6 +41,8 @@ _PUBLIC = {
     "Image": "openreadout.model:Image",
     "FormatDescriptor": "openreadout.contracts:FormatDescriptor",
     "OpenReadoutError": "openreadout.errors:OpenReadoutError",
+    "InputError": "openreadout.errors:InputError",
+    "FileError": "openreadout.errors:FileError",
     "VerificationError": "openreadout.errors:VerificationError",
     "UsageError": "openreadout.errors:UsageError",
     "UnknownFormatError": "openreadout.errors:UnknownFormatError",
@@ -51,8 +55,10 @@ _PUBLIC = {
 __all__ = [
     "CorruptDataError",
     "Dataset",
+    "FileError",
     "FormatDescriptor",
     "Image",
+    "InputError",
     "OpenReadoutError",
     "RemoteError",
     "StorageError",

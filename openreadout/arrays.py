@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from openreadout.errors import InputError
 from openreadout.record import record
 
 if TYPE_CHECKING:
@@ -173,7 +174,6 @@ def read_region(
     import numpy as np
 
     from openreadout.codecs import native
-    from openreadout.errors import OpenReadoutError
 
     indices = list(chunks_in(region, array.chunk_shape))
     if (
@@ -186,7 +186,7 @@ def read_region(
     for index in indices:
         try:
             place_chunk(out, region, array, index)
-        except OpenReadoutError as error:
+        except InputError as error:
             if on_error is None:
                 raise
             on_error(index, error)

@@ -22,8 +22,8 @@ from openreadout.arrays import (
 from openreadout.codecs import ITEM_BYTES, ChunkSpec, CodecChain, CodecLookup, CodecSpec
 from openreadout.errors import (
     CorruptDataError,
+    InputError,
     OpenReadoutError,
-    RemoteError,
     UnsupportedFeatureError,
 )
 from openreadout.record import record
@@ -393,9 +393,7 @@ class EncodedArray:
         """Whether anything stands where a chunk belongs; what is no file is met again by whoever reads it."""
         try:
             return self.store.size(self.key(stored)) is not None
-        except RemoteError:
-            raise
-        except OpenReadoutError:
+        except InputError:
             return True
 
     def _edge(self, stored: ChunkIndex | None, which: int) -> ChunkIndex | None:
@@ -404,9 +402,7 @@ class EncodedArray:
             return stored
         try:
             parts = self._parts(stored)
-        except RemoteError:
-            raise
-        except OpenReadoutError:
+        except InputError:
             parts = []  # reading any of its chunks raises the error again, for the caller to report
         return parts[which] if parts else self._inside(stored, (0,) * len(stored))
 
@@ -447,9 +443,7 @@ class EncodedArray:
         for index in stored:
             try:
                 yield from self._parts(index)
-            except RemoteError:
-                raise
-            except OpenReadoutError:
+            except InputError:
                 yield self._inside(index, (0,) * len(index))
 
 

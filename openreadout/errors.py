@@ -69,7 +69,16 @@ class UsageError(OpenReadoutError, ValueError):
     default_hint = "openreadout COMMAND --help shows the options with examples"
 
 
-class UnknownFormatError(OpenReadoutError, ValueError):
+class InputError(OpenReadoutError):
+    """What a part of an input is to blame for: readers may pass over it, tell of it, and describe the rest.
+
+    Nothing else may be passed over: a server that fails, memory that runs out or a wrong request say nothing of the
+    data, and a description without what they kept back would be wrong. So `except OpenReadoutError` is for those who
+    raise it again or end with it.
+    """
+
+
+class UnknownFormatError(InputError, ValueError):
     """No reader recognises the input (exit code 3)."""
 
     code = "unknown_format"
@@ -77,7 +86,7 @@ class UnknownFormatError(OpenReadoutError, ValueError):
     default_hint = "openreadout formats lists what can be read"
 
 
-class CorruptDataError(OpenReadoutError, ValueError):
+class CorruptDataError(InputError, ValueError):
     """The input breaks the rules of its own format: cut, damaged, empty (exit code 4).
 
     `finding` is the code under which `check` reports the error when it keeps a data set from being opened.
@@ -116,6 +125,10 @@ class StorageError(OpenReadoutError, OSError):
         return OpenReadoutError.__str__(self)
 
 
+class FileError(StorageError, InputError):
+    """A file or folder that the operating system does not let us read or write (exit code 5)."""
+
+
 class RemoteError(StorageError):
     """A server did not give what was asked for, after several tries (exit code 5).
 
@@ -125,7 +138,7 @@ class RemoteError(StorageError):
     default_hint = "check the address, the network and the permission to read, and try again"
 
 
-class UnsupportedFeatureError(OpenReadoutError, NotImplementedError):
+class UnsupportedFeatureError(InputError, NotImplementedError):
     """A known format that uses something this program does not read (exit code 6)."""
 
     code = "unsupported_feature"
@@ -133,11 +146,11 @@ class UnsupportedFeatureError(OpenReadoutError, NotImplementedError):
     default_hint = "openreadout formats lists formats and codecs with their known gaps"
 
 
-def storage_error(error: OSError, path: str, *, where: str | None = None) -> StorageError:
+def storage_error(error: OSError, path: str, *, where: str | None = None) -> FileError:
     """Wrap an operating system error, with the path and a plain word for the reason."""
     reason = (error.strerror or str(error) or type(error).__name__).lower()
     hint = _HINTS.get(error.errno or 0)
-    return StorageError(f"{path}: {reason}", hint=hint, path=path, where=where)
+    return FileError(f"{path}: {reason}", hint=hint, path=path, where=where)
 
 
 _HINTS = {

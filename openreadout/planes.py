@@ -18,7 +18,7 @@ import xxhash
 
 from openreadout.arrays import ChunkedArray, ChunkIndex, Region, chunks_in, place_chunk, read_region
 from openreadout.codecs import native
-from openreadout.errors import OpenReadoutError, UsageError
+from openreadout.errors import InputError, OpenReadoutError, UsageError
 from openreadout.model import WIDENED, Image
 from openreadout.workers import Workers
 
@@ -230,7 +230,7 @@ class _AbsentPlanes:
         try:
             if any(self._array.is_stored(index) for index in indices):
                 return None
-        except OpenReadoutError:
+        except InputError:
             return None  # reading it meets the error again, and tells of it
         spans = dict(zip(self._image.axis_names, slab.region, strict=True))
         width = spans["x"][1] - spans["x"][0]
@@ -348,7 +348,7 @@ def _placed(array: ChunkedArray, job: _ChunkJob) -> OpenReadoutError | None:
     """Read one chunk into its place; what was wrong with it."""
     try:
         place_chunk(job.block, job.region, array, job.index)
-    except OpenReadoutError as error:
+    except InputError as error:
         return error
     return None
 

@@ -17,6 +17,7 @@ from openreadout.codecs import CodecFactory
 from openreadout.contracts import DEFINITE, Detection, OpenContext, Source
 from openreadout.errors import (
     CorruptDataError,
+    InputError,
     OpenReadoutError,
     UnknownFormatError,
     UnsupportedFeatureError,
@@ -135,7 +136,7 @@ def broken_plugins() -> list[BrokenPlugin]:
     for entry in entry_points(CODECS):
         try:
             find_codec(entry.name)
-        except OpenReadoutError as error:
+        except InputError as error:
             bad.append(BrokenPlugin(CODECS, entry, error.message))
     return bad
 
@@ -253,7 +254,7 @@ def _peeker(path: str) -> Any:
 
         try:
             return DirectoryStore(path).get_range(name, 0, limit)
-        except OpenReadoutError:
+        except InputError:
             return None
 
     return peek

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Protocol
 
 from openreadout import limits, system
-from openreadout.errors import CorruptDataError, StorageError, storage_error
+from openreadout.errors import CorruptDataError, FileError, storage_error
 from openreadout.jsons import parse_json
 from openreadout.remote.urls import is_url
 
@@ -185,7 +185,7 @@ class DirectoryStore:
             return fd, status.st_size
         os.close(fd)
         what = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-        raise StorageError(f"{what} stands where a file belongs", path=file, where=key)
+        raise FileError(f"{what} stands where a file belongs", path=file, where=key)
 
     def _descriptor(self, key: str, more: int) -> int | None:
         """The file of a key opened, `LINK` where `more` forbids to follow one, None where there is none."""
@@ -201,7 +201,7 @@ class DirectoryStore:
                 return LINK
             raise storage_error(error, file, where=key) from error
         except ValueError as error:
-            raise StorageError(f"{file!r}: not a file name", path=file, where=key) from error
+            raise FileError(f"{file!r}: not a file name", path=file, where=key) from error
 
     def get(self, key: str, limit: int | None = None) -> bytes | None:
         opened = self._open(key)
@@ -238,7 +238,7 @@ class DirectoryStore:
         if status is None:
             return None
         if not stat.S_ISREG(status.st_mode):
-            raise StorageError("not a regular file", path=self._file(key), where=key)
+            raise FileError("not a regular file", path=self._file(key), where=key)
         return status.st_size
 
     def _status(self, key: str, look: Callable[[str], os.stat_result]) -> os.stat_result | None:

@@ -93,3 +93,43 @@ def test_third_party_imports_are_declared(repository):
     for file in [*MODULES, *CORE.rglob("*.py")]:
         firsts = {name.partition(".")[0] for name in imported(file)}
         assert {n for n in firsts if not n.startswith("openreadout_")} <= known, file
+
+
+# -- errors that are passed over -------------------------------------------------------------------
+
+ENDS_WITH_IT = {
+    "cli/__init__.py", "cli/common.py",  # errors become exit codes
+    "operations/cells.py",  # sent to whoever asked
+    "operations/remote_target.py",  # told beside the error that came first
+    "openreadout_ome_zarr_writer/bucket.py",  # the same
+}  # fmt: skip
+
+
+def caught(handler):
+    """Names of the classes that a handler catches."""
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return {kind.id for kind in kinds if isinstance(kind, ast.Name)}
+
+
+def ours(file):
+    """Handlers of our own errors that do not raise, with what they catch."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.ExceptHandler) or node.type is None:
+            continue
+        if not any(isinstance(inner, ast.Raise) for inner in ast.walk(node)):
+            yield node, caught(node) & {"OpenReadoutError", "StorageError", "RemoteError"}
+
+
+@pytest.mark.parametrize(
+    "file",
+    [*sorted(CORE.glob("**/*.py")), *MODULES],
+    ids=lambda file: "/".join(file.parts[-2:]),
+)
+def test_what_is_passed_over_is_an_input_error(file):
+    if "testing" in file.parts or any(file.as_posix().endswith(name) for name in ENDS_WITH_IT):
+        return
+    for node, wide in ours(file):
+        if "RemoteError" in wide:  # the transports themselves, where a listing is not vital
+            assert "remote" in file.parts, f"{file.name}:{node.lineno}"
+            continue
+        assert not wide, f"{file.name}:{node.lineno} passes over a server that fails"

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from openreadout import limits
-from openreadout.errors import OpenReadoutError, UnknownFormatError, UsageError, storage_error
+from openreadout.errors import (
+    InputError,
+    OpenReadoutError,
+    UnknownFormatError,
+    UsageError,
+    storage_error,
+)
 from openreadout.record import record
 from openreadout.remote.urls import is_url
 
@@ -329,7 +335,7 @@ def _walk(folder: str) -> Iterator[str]:
 def _recognised(path: str, detect: Callable[[str], object]) -> bool:
     try:
         detect(path)
-    except OpenReadoutError:
+    except InputError:
         return False
     return True
 

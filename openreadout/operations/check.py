@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from openreadout import registry
 from openreadout.errors import (
     CorruptDataError,
+    InputError,
     OpenReadoutError,
-    RemoteError,
     UnsupportedFeatureError,
     UsageError,
 )
@@ -191,9 +191,7 @@ class _Check:
     def _presence(self, number: int, level: int, array: ChunkedArray) -> list[ChunkIndex]:
         try:
             found = array.presence()
-        except RemoteError:
-            raise
-        except OpenReadoutError as error:
+        except InputError as error:
             self._add("chunk_decode", "error", error.message, number, level, error.where)
             return []
         missing = found.total - found.stored
@@ -225,14 +223,14 @@ class _Check:
     def _decode(self, number: int, level: int, array: ChunkedArray, index: ChunkIndex) -> None:
         try:
             array.read_chunk(index)
-        except OpenReadoutError as error:
+        except InputError as error:
             self._bad_chunk(number, level, array, index, error)
 
     def _decode_all(self, number: int, level: int, array: ChunkedArray) -> None:
         def one(index: ChunkIndex) -> tuple[ChunkIndex, OpenReadoutError | None]:
             try:
                 array.read_chunk(index)
-            except OpenReadoutError as error:
+            except InputError as error:
                 return index, error.lightened()
             return index, None
 
@@ -250,12 +248,7 @@ class _Check:
         index: ChunkIndex,
         error: OpenReadoutError,
     ) -> None:
-        """One finding for each damaged key, a bounded number for each array.
-
-        A server that fails says nothing of the data, and ends the check.
-        """
-        if isinstance(error, RemoteError):
-            raise error
+        """One finding for each damaged key, a bounded number for each array."""
         where = error.where or array.locate(index)
         unread = isinstance(error, UnsupportedFeatureError)
         seen = (number, level, error.message if unread else where)
@@ -350,7 +343,7 @@ def codec_problem(array: ChunkedArray) -> OpenReadoutError | None:
         try:
             getattr(spec_array, "chain", None)  # building it is what may fail
             getattr(spec_array, "spec", None)  # refuses a chunk larger than is accepted
-        except OpenReadoutError as error:
+        except InputError as error:
             return error
     return None
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from openreadout import registry, serialize
-from openreadout.errors import OpenReadoutError, RemoteError
+from openreadout.errors import InputError
 from openreadout.model import Dataset, Finding, Image
 from openreadout.operations.check import chosen_images, chosen_levels
 from openreadout.operations.extent import refuse_unwalkable
@@ -179,9 +179,7 @@ class _Compare:
 
         try:
             a, b = widen(read_region(left, region)), widen(read_region(right, region))
-        except RemoteError:
-            raise
-        except OpenReadoutError as error:
+        except InputError as error:
             return True, str(error)
         return not _equal(a, b, self.options.tolerance), None
 

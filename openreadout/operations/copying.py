@@ -22,7 +22,7 @@ from openreadout.arrays import (
 )
 from openreadout.codecs import CodecSpec, CoreForm
 from openreadout.encoded import EncodedArray
-from openreadout.errors import CorruptDataError, OpenReadoutError, RemoteError
+from openreadout.errors import CorruptDataError, InputError, OpenReadoutError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -100,9 +100,7 @@ def copy_source(array: ChunkedArray, *, keep: bool) -> CopySource | None:
         return None
     try:
         forms = [_take(array, index, keep=keep).form for index in tried]
-    except RemoteError:
-        raise
-    except OpenReadoutError:
+    except InputError:
         return None
     first = forms[0] if forms else None
     if first is None:

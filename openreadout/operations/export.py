@@ -18,7 +18,7 @@ import numpy as np
 
 from openreadout import registry
 from openreadout.contracts import ExportPlan, Written
-from openreadout.errors import OpenReadoutError, StorageError, storage_error
+from openreadout.errors import InputError, StorageError, storage_error
 from openreadout.model import Dataset
 from openreadout.operations.copying import stored_in_chunks
 from openreadout.operations.order import ExportOptions, Order, ordered, planned
@@ -156,7 +156,7 @@ def _is_output(plan: ExportPlan, target: str) -> bool:
         with registry.open_dataset(target) as there:
             found = [[level.array.shape for level in image.levels] for image in there.images]
             types = [image.dtype for image in there.images]
-    except OpenReadoutError:
+    except InputError:
         return False
     wanted = [[level.shape for level in image.levels] for image in plan.images]
     return found == wanted and types == [image.levels[0].dtype for image in plan.images]

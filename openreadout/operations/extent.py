@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from openreadout import limits
 from openreadout.arrays import ChunkedArray, grid_shape, nth_index
 from openreadout.codecs import ITEM_BYTES
-from openreadout.errors import OpenReadoutError, UnsupportedFeatureError
+from openreadout.errors import InputError, UnsupportedFeatureError
 from openreadout.model import Dataset, Image
 from openreadout.planes import Selection
 from openreadout.remote.urls import is_url
@@ -121,5 +121,5 @@ def _stored_bytes(dataset: Dataset) -> int:
     """Bytes of everything that belongs to a data set."""
     try:
         return total_sizes(dataset.members or (dataset.path,)) or 0
-    except OpenReadoutError:
+    except InputError:
         return 0  # a lost member file has no bytes; the readers tell which one

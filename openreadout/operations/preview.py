@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from openreadout import registry
-from openreadout.errors import OpenReadoutError, RemoteError, UnsupportedFeatureError, UsageError
+from openreadout.errors import InputError, OpenReadoutError, UnsupportedFeatureError, UsageError
 from openreadout.model import Channel, Dataset, Image
 from openreadout.operations.shrink import Wanted, fit, shrink, smallest_level
 from openreadout.results import PreviewReport, ShownChannel, ShownImage
@@ -111,9 +111,7 @@ def preview(
             try:
                 wanted = _wanted(image, cell.image, box, options)
                 small.append(_Small(cell, image, wanted, shrink(image, wanted, workers)))
-            except (UsageError, RemoteError):
-                raise
-            except OpenReadoutError as error:
+            except InputError as error:
                 if len(sheet.cells) == 1:
                     raise
                 error.where = f"image {cell.image}" + (f", {error.where}" if error.where else "")

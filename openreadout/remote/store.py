@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from openreadout import limits
 from openreadout.errors import (
+    CorruptDataError,
     OpenReadoutError,
     RemoteError,
     UnsupportedFeatureError,

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from openreadout.errors import CorruptDataError, OpenReadoutError
+from openreadout.errors import CorruptDataError, InputError
 from openreadout.model import Channel
 from openreadout_n5 import bdv_xml, geometry
 from openreadout_n5.bdv_xml import BdvXml, Setup
@@ -62,7 +62,7 @@ def _read(folder: str, xml_path: str | None, report: Report) -> BdvXml | None:
         if name != "dataset.xml" or "not a BigDataViewer" not in error.message:
             report.warn(f"not used: {error.message}", name)
         return None
-    except OpenReadoutError as error:
+    except InputError as error:
         report.warn(f"not used: {error.message}", os.path.basename(path))
         return None
     target = os.path.realpath(os.path.join(os.path.dirname(path), *xml.container.split("/")))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from openreadout.contracts import DEFINITE, LIKELY, Detection, Source
-from openreadout.errors import OpenReadoutError
+from openreadout.errors import InputError
 from openreadout.stores import DirectoryStore
 from openreadout_n5.attributes import ATTRIBUTES, is_dataset
 from openreadout_n5.tree import natural
@@ -48,13 +48,13 @@ def _detect_attributes(source: Source) -> Detection | None:
     folder = os.path.dirname(source.path) or "."
     try:
         folders, files = DirectoryStore(folder).list_dir("")
-    except OpenReadoutError:
+    except InputError:
         return None
 
     def peek(name: str, limit: int) -> bytes | None:
         try:
             return DirectoryStore(folder).get_range(name, 0, limit)
-        except OpenReadoutError:
+        except InputError:
             return None
 
     names = frozenset((*folders, *files))
@@ -111,7 +111,7 @@ def _nearby(source: Source) -> Iterator[dict[str, Any] | None]:
             yield _parse(source.peek(f"{path}/{ATTRIBUTES}", PEEK_BYTES))
             try:
                 folders = store.list_dir(path)[0] if len(deeper) < MAX_LOOKS else []
-            except OpenReadoutError:
+            except InputError:
                 folders = []
             deeper += [f"{path}/{name}" for name in _worth(folders)]
         level = deeper[:MAX_LOOKS]

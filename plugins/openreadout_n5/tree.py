@@ -9,7 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from openreadout import limits
-from openreadout.errors import CorruptDataError, OpenReadoutError, RemoteError, StorageError
+from openreadout.errors import (
+    CorruptDataError,
+    FileError,
+    InputError,
+    OpenReadoutError,
+)
 from openreadout.model import Finding
 from openreadout.stores import Store, join_key, read_json
 from openreadout_n5.attributes import ATTRIBUTES, DatasetInfo, is_dataset, parse_dataset
@@ -106,9 +111,7 @@ def read_node(store: Store, path: str) -> Node:
         node.attributes = _as_object(read_json(store, node.key), node.key)
         if is_dataset(node.attributes):
             node.dataset = parse_dataset(path, node.key, node.attributes)
-    except RemoteError:
-        raise
-    except (CorruptDataError, StorageError) as error:
+    except (CorruptDataError, FileError) as error:
         node.broken = error
     return node
 
@@ -218,9 +221,7 @@ def _is_zarr_array(store: Store, path: str, files: list[str]) -> bool:
         return False
     try:
         document = read_json(store, join_key(path, "zarr.json"))
-    except RemoteError:
-        raise
-    except OpenReadoutError:
+    except InputError:
         return False
     return isinstance(document, dict) and document.get("node_type") == "array"
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from openreadout.contracts import DEFINITE, LIKELY, Detection
-from openreadout.errors import OpenReadoutError
+from openreadout.errors import InputError
 from openreadout_ome_tiff.files import File, Handles
 from openreadout_ome_tiff.ifd import IMAGE_DESCRIPTION, SOFTWARE, Ifd, TiffFile
 
@@ -89,7 +89,7 @@ def _detect_tiff(source: Source) -> Detection:
         tiff = TiffFile(File(source.path, handles))
         ifd = tiff.ifd(tiff.first_offset)
         description = tiff.text(ifd, IMAGE_DESCRIPTION, DESCRIPTION_HEAD) or b""
-    except OpenReadoutError:  # opening says what is wrong with it
+    except InputError:  # opening says what is wrong with it
         return Detection(LIKELY, "a TIFF whose first IFD cannot be read")
     finally:
         handles.close()

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from openreadout import system
-from openreadout.errors import CorruptDataError, StorageError, storage_error
+from openreadout.errors import CorruptDataError, FileError, storage_error
 from openreadout.remote.urls import child, is_url, name_of, parent
 from openreadout.stores import PositionalFile, open_positional, total_size
 
@@ -107,13 +107,13 @@ def open_file(path: str) -> int:
     try:
         fd = os.open(path, os.O_RDONLY | system.OPEN_FLAGS)
     except ValueError as error:
-        raise StorageError(f"{path!r}: not a file name", path=path) from error
+        raise FileError(f"{path!r}: not a file name", path=path) from error
     except OSError as error:
         raise storage_error(error, path) from error
     if stat.S_ISREG(os.fstat(fd).st_mode):
         return fd
     os.close(fd)
-    raise StorageError(f"{path}: not a regular file", path=path)
+    raise FileError(f"{path}: not a regular file", path=path)
 
 
 def is_file(path: str) -> bool:

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from openreadout.errors import (
-    CorruptDataError,
-    OpenReadoutError,
-    RemoteError,
-    UnsupportedFeatureError,
-)
+from openreadout.errors import CorruptDataError, InputError, UnsupportedFeatureError
 from openreadout.model import Finding
 from openreadout_ome_tiff.array import PlaneRef, TiffArray
 from openreadout_ome_tiff.files import file_name
@@ -99,9 +94,7 @@ def _plane(
     except CorruptDataError as error:
         yield Finding(error.finding, "error", error.message, image, level, where)
         return
-    except RemoteError:
-        raise
-    except OpenReadoutError as error:
+    except InputError as error:
         yield Finding("metadata", "error", error.message, image, level, where)
         return
     yield from _tags(array, page, image, level, where)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from openreadout.errors import OpenReadoutError
+from openreadout.errors import InputError
 from openreadout_ome_tiff.array import PlaneKey, PlaneRef, TiffArray
 from openreadout_ome_tiff.ifd import NEW_SUBFILE_TYPE, TiffFile
 from openreadout_ome_tiff.page import PageLayout, dtype_name, read_layout
@@ -74,7 +74,7 @@ def _sub_offsets(array: TiffArray, ref: PlaneRef) -> Sequence[int]:
     tiff = array.pages.members[ref.member]
     try:
         return tiff.sub_offsets(tiff.ifd(ref.offset))[:MAX_SUB_IFDS]
-    except OpenReadoutError:
+    except InputError:
         return ()
 
 
@@ -82,7 +82,7 @@ def _smaller(tiff: TiffFile, offset: int, above: PageLayout, array: TiffArray) -
     """The layout of an IFD if it can be a level below `above`: smaller, of the same samples and type."""
     try:
         layout = read_layout(tiff, tiff.ifd(offset))
-    except OpenReadoutError:
+    except InputError:
         return None
     same = layout.samples == above.samples and dtype_name(layout, array.declared) == array.dtype
     fits = layout.width <= above.width and layout.length <= above.length
@@ -151,7 +151,7 @@ def _reduced(tiff: TiffFile, offset: int, above: PageLayout, array: TiffArray) -
         return None
     try:
         flags = tiff.number(tiff.ifd(offset), NEW_SUBFILE_TYPE, 0)
-    except OpenReadoutError:
+    except InputError:
         return None
     full = array.model
     factor = round(full.width / layout.width)

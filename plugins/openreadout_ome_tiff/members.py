@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from openreadout.errors import CorruptDataError, OpenReadoutError, StorageError
+from openreadout.errors import CorruptDataError, FileError, InputError
 from openreadout.remote.urls import is_url
 from openreadout.stores import join_key
 from openreadout_ome_tiff.detect import is_ome_xml, is_tiff
@@ -183,7 +183,7 @@ def file_uuid(path: str, handles: Handles) -> str | None:
                 tiff.text(tiff.ifd(tiff.first_offset), IMAGE_DESCRIPTION, UUID_HEAD) or b""
             )
         return uuid_in(file.read(0, UUID_HEAD))
-    except OpenReadoutError:
+    except InputError:
         return None
 
 
@@ -200,7 +200,7 @@ def find_companion(folder: str, name: str, uuid: str | None, handles: Handles) -
             path = os.path.join(folder, other)
             try:
                 head = File(path, handles).read(0, UUID_HEAD)
-            except StorageError:
+            except FileError:
                 continue
             if is_ome_xml(head) and uuid_in(head) == wanted:
                 return path

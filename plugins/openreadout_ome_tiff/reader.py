@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from openreadout import limits
 from openreadout.codecs import ITEM_BYTES
-from openreadout.errors import CorruptDataError, OpenReadoutError, UnsupportedFeatureError
+from openreadout.errors import (
+    CorruptDataError,
+    InputError,
+    OpenReadoutError,
+    UnsupportedFeatureError,
+)
 from openreadout.model import (
     WIDENED,
     Axis,
@@ -346,7 +351,7 @@ def _first_layout(elements: Sequence[TiffData], members: Members) -> PageLayout 
         if number < len(offsets):
             try:
                 return read_layout(tiff, tiff.ifd(offsets[number]))
-            except OpenReadoutError:
+            except InputError:
                 continue
     return None
 
@@ -578,7 +583,7 @@ def _by_structure(opening: Opening, tiff: TiffFile, document: OmeDocument | None
     for number, offset in enumerate(tiff.chain().offsets):
         try:
             layout = read_layout(tiff, tiff.ifd(offset))
-        except OpenReadoutError as error:
+        except InputError as error:
             opening.fault(
                 "metadata", "error", f"IFD {number}: {error.message}", location=f"IFD {number}"
             )
@@ -699,5 +704,5 @@ def _ifd_entry(tiff: TiffFile, number: int, offset: int) -> dict[str, Any]:
             "segment": [layout.segment_length, layout.segment_width],
             "sub_ifds": len(tiff.sub_offsets(ifd)),
         }
-    except OpenReadoutError as error:
+    except InputError as error:
         return {"ifd": number, "offset": offset, "fault": error.message}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from openreadout import limits
 from openreadout.codecs import ITEM_BYTES, CodecSpec
 from openreadout.encoded import ChunkKeys, EncodedArray
-from openreadout.errors import CorruptDataError, RemoteError, StorageError, UnsupportedFeatureError
+from openreadout.errors import CorruptDataError, FileError, UnsupportedFeatureError
 from openreadout_ome_zarr.checked import clean, items, mapping, whole
 from openreadout_ome_zarr.documents import json_object, key_of
 from openreadout_ome_zarr.dtypes import DataType, parse_fill, parse_v2_type, parse_v3_type
@@ -166,9 +166,7 @@ def stored_keys(store: Store, path: str, keys: ChunkKeys) -> ChunkKeys:
 def _exists(store: Store, key: str) -> bool:
     try:
         return store.size(key) is not None
-    except RemoteError:
-        raise
-    except StorageError:  # something stands there that is no file; reading the chunk will say so
+    except FileError:  # something stands there that is no file; reading the chunk will say so
         return True
 
 

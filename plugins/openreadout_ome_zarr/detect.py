@@ -71,7 +71,7 @@ def _document(source: Source) -> Detection | None:
     """A document stands for its folder, whose other documents may hold the NGFF metadata."""
     if not is_document(source.path) or b'"zarr_format"' not in source.head:
         return _attributes(source)
-    from openreadout.errors import OpenReadoutError
+    from openreadout.errors import InputError
     from openreadout.stores import DirectoryStore
 
     store = DirectoryStore(os.path.dirname(source.path) or ".")
@@ -79,7 +79,7 @@ def _document(source: Source) -> Detection | None:
     def peek(name: str, limit: int) -> bytes | None:
         try:
             return store.get_range(name, 0, limit)
-        except OpenReadoutError:
+        except InputError:
             return None
 
     return _folder(frozenset(GROUP_DOCUMENTS), peek)

@@ -9,7 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from openreadout import limits
-from openreadout.errors import CorruptDataError, OpenReadoutError, UnsupportedFeatureError
+from openreadout.errors import (
+    CorruptDataError,
+    InputError,
+    OpenReadoutError,
+    UnsupportedFeatureError,
+)
 from openreadout.model import Finding, Image, Plate, Well
 from openreadout_ome_zarr.checked import EMPTY, clean, items, mapping, text, whole
 from openreadout_ome_zarr.documents import Documents, Group, key_of
@@ -390,7 +395,7 @@ class Opening:
         """`image`, `group`, or None for a folder that holds an array or whose name no key can have."""
         try:
             group = self.documents.group(key_of(path))
-        except OpenReadoutError:
+        except InputError:
             return None
         if group is not None:
             return "image" if "multiscales" in group.ngff else "group"

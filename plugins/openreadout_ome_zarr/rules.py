@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from openreadout.errors import OpenReadoutError, RemoteError
+from openreadout.errors import InputError
 from openreadout.model import Finding
 from openreadout_ome_zarr.checked import items, mapping, number, whole
 from openreadout_ome_zarr.documents import Documents
@@ -43,9 +43,7 @@ def inspect_groups(store: Store, images: Iterable[Image]) -> Iterator[Finding]:
     for path, number_ in numbers.items():
         try:
             group_ = documents.group(path)
-        except RemoteError:
-            raise
-        except OpenReadoutError:
+        except InputError:
             continue  # reported when the data set was opened
         if group_ is not None:
             warnings = [*broken_rules(group_.ngff), *crossed_indices(group_.ngff)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from openreadout.errors import OpenReadoutError, RemoteError
+from openreadout.errors import InputError
 from openreadout_ome_zarr.arrays import load_array
 from openreadout_ome_zarr.checked import clean, items, mapping
 from openreadout_ome_zarr.documents import Documents, Group, key_of
@@ -48,9 +48,7 @@ class _Walk:
             group = self.documents.group(path)
             if group is None and self._is_array(path):
                 return self._array(path, name)
-        except RemoteError:
-            raise
-        except OpenReadoutError as error:
+        except InputError as error:
             return {
                 "kind": "damaged",
                 "name": clean(name),

@@ -11,6 +11,8 @@ import pytest
 from openreadout import errors
 from openreadout.errors import (
     CorruptDataError,
+    FileError,
+    InputError,
     OpenReadoutError,
     RemoteError,
     StorageError,
@@ -33,6 +35,8 @@ CONTRACT = {
     CorruptDataError: ("corrupt_file", 4, ValueError),
     RemoteError: ("io", 5, OSError),
     StorageError: ("io", 5, OSError),
+    InputError: ("error", 1, Exception),
+    FileError: ("io", 5, OSError),
     UnsupportedFeatureError: ("unsupported_feature", 6, NotImplementedError),
 }
 
@@ -84,3 +88,16 @@ def test_error_survives_pickling():
     error = pickle.loads(pickle.dumps(UsageError("x")))
     assert isinstance(error, UsageError)
     assert str(error) == "x"
+
+
+def test_readers_may_pass_over_parts_of_an_input_and_nothing_else():
+    passed = {cls for cls in CLASSES if issubclass(cls, InputError)}
+    assert passed == {
+        InputError,
+        CorruptDataError,
+        FileError,
+        UnknownFormatError,
+        UnsupportedFeatureError,
+    }
+    assert issubclass(FileError, StorageError)
+    assert issubclass(RemoteError, StorageError)
