@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import sys
 import threading
 from typing import Any
@@ -23,6 +24,24 @@ else:  # Windows
         with _POSITION:
             os.lseek(fd, offset, os.SEEK_SET)
             return os.read(fd, length)
+
+
+def open_own(path: str, flags: int) -> int:
+    """Open a file that stands beside an output, or make it: never through a link, and never anything but a file.
+
+    Where others may write to the folder, a link of that name could lead to any file of ours, and a pipe would be waited
+    for without end.
+
+    Raises
+    ------
+    OSError
+    """
+    more = OPEN_FLAGS | getattr(os, "O_NOFOLLOW", 0)
+    fd = os.open(path, flags | more, 0o644)
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    raise OSError(errno.EINVAL, "not a regular file", path)
 
 
 def sync_file(fd: int) -> None:

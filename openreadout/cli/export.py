@@ -210,8 +210,6 @@ def _options(options: dict[str, Any]) -> ExportOptions:
     )
 
 
-MAX_PARTS = 100_000
-"""Parts of one export; schedulers allow arrays of some thousand jobs."""
 _NOT_WITH = {
     "part": "commit resume dask dry_run",
     "commit": "resume dry_run",
@@ -236,6 +234,8 @@ def _part(text: str | None) -> tuple[int, int] | None:
     """`I/N`, counted from 1."""
     if text is None:
         return None
+    from openreadout.operations.part_target import MAX_PARTS
+
     number, slash, count = text.partition("/")
     if slash and all(
         part.isascii() and part.isdigit() and len(part) < 7 for part in (number, count)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from openreadout.errors import UsageError, storage_error
-from openreadout.system import lock_file, remove, sync_file
+from openreadout.system import lock_file, open_own, remove, sync_file
 
 FINGERPRINT_HEX = 32
 _MOVED = "old "
@@ -83,7 +83,7 @@ def claimed(path: str, target: str, *, shared: bool = False) -> Iterator[Claim]:
         Somebody else holds it.
     """
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        fd = open_own(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise storage_error(error, path) from error
     try:

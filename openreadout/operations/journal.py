@@ -13,7 +13,10 @@ import re
 import xxhash
 
 from openreadout.errors import storage_error
+from openreadout.system import open_own
 
+LINE_BYTES = 1 << 16
+"""The longest line that is read: a digest and the key of a file."""
 DIGEST_HEX = 32
 """Characters of a digest: XXH3 of 128 bits."""
 _LINE = re.compile(rb"([0-9a-f]{%d}) ([^\n]+)" % DIGEST_HEX)
@@ -40,7 +43,7 @@ class Journal:
         self.path = path
         self._known: dict[str, str] = {}
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            self._fd = open_own(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         except OSError as error:
             raise storage_error(error, path) from error
         head = fingerprint.encode("ascii")
@@ -56,14 +59,21 @@ class Journal:
 
     def _read(self, head: bytes) -> dict[str, str]:
         """What is noted; nothing where it is of another run. A line that was cut counts for nothing."""
-        with open(self.path, "rb") as file:
-            first, *lines = file.read().split(b"\n")
-        if first != head:
-            return {}
-        if lines and lines[-1]:
-            self._append(b"\n")
-        found = (_LINE.fullmatch(line) for line in lines)
-        return {m[2].decode("utf-8", "replace"): m[1].decode("ascii") for m in found if m}
+        found: dict[str, str] = {}
+        with open(os.dup(self._fd), "rb") as file:
+            file.seek(0)
+            if file.readline(len(head) + 1) != head + b"\n":
+                return {}
+            while line := file.readline(LINE_BYTES):
+                match = _LINE.fullmatch(line.rstrip(b"\n"))
+                if match:
+                    found[match[2].decode("utf-8", "replace")] = match[1].decode("ascii")
+                if not line.endswith(b"\n"):
+                    self._append(
+                        b"\n"
+                    )  # also in the middle of a line that none of ours is as long as
+                    break
+        return found
 
     def _append(self, data: bytes) -> None:
         view = memoryview(data)

@@ -12,10 +12,12 @@ from typing import NoReturn
 from openreadout.errors import OpenReadoutError, UsageError, VerificationError, storage_error
 from openreadout.operations.claim import claimed
 from openreadout.operations.target import RECORDS, hidden, rename_into_place, restore_old
-from openreadout.system import remove
+from openreadout.system import open_own, remove
 
 PLAN = "plan"
 """File in the folder of records: the fingerprint and the number of parts."""
+MAX_PARTS = 100_000
+"""Parts of one export; schedulers allow arrays of some thousand jobs."""
 MAX_PLAN = 200
 """Characters of that file."""
 
@@ -84,7 +86,8 @@ def _begin_parts(path: str, plan: str) -> None:
 def _begun(records: str) -> str | None:
     """Fingerprint and number of the parts that are there; None where there are none."""
     try:
-        with open(os.path.join(records, PLAN), encoding="ascii", errors="replace") as file:
+        fd = open_own(os.path.join(records, PLAN), os.O_RDONLY)
+        with open(fd, encoding="ascii", errors="replace") as file:
             return file.read(MAX_PLAN)
     except FileNotFoundError:
         return None
@@ -125,6 +128,11 @@ def parts_to_commit(target: str, *, overwrite: bool, fingerprint: str) -> Iterat
             raise UsageError(
                 f"{target}: the source or the options are not those of the parts",
                 hint=f"give --commit the options of the parts, or remove {path} to start anew",
+            )
+        if not (count.isascii() and count.isdigit() and 0 < int(count) <= MAX_PARTS):
+            raise UsageError(
+                f"{target}: {inside} does not tell how many parts there are",
+                hint=f"remove {path} to start anew",
             )
         try:
             # beside it, so that nothing but the output gets the final name

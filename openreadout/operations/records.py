@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import xxhash
 
 from openreadout.arrays import ChunkIndex
 from openreadout.errors import storage_error
-from openreadout.operations.walk import Pass
+from openreadout.operations.walk import DIGEST_BYTES, Pass
 from openreadout.operations.writing import Cell
-from openreadout.system import sync_file
+from openreadout.system import open_own, sync_file
 
 ENDING = ".cells"
+LINE_BYTES = 1 << 26
+"""The longest line that is read; a cell of a thousand channels and levels takes some kilobytes."""
 Key = tuple[int, int, int, ChunkIndex]
 """Image, first and last level, and index of a cell."""
 
@@ -43,7 +45,7 @@ class Notes:
         self.path = os.path.join(folder, f"{secrets.token_hex(8)}{ENDING}")
         self._sync = sync
         try:
-            self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._fd = open_own(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         except OSError as error:
             raise storage_error(error, self.path) from error
 
@@ -77,8 +79,8 @@ def read_notes(folder: str) -> dict[Key, Cell]:
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(ENDING))
         for name in names:
-            with open(os.path.join(folder, name), "rb") as file:
-                for cell in _cells(file):
+            with open(open_own(os.path.join(folder, name), os.O_RDONLY), "rb") as file:
+                for cell in _cells(iter(lambda: file.readline(LINE_BYTES), b"")):
                     found[key_of(cell.step, cell.index)] = cell
     except OSError as error:
         raise storage_error(error, folder) from error
@@ -91,7 +93,9 @@ def _cells(lines: Iterator[bytes]) -> Iterator[Cell]:
         if line.endswith(b"\n") and proof.decode("ascii", "replace") == xxhash.xxh3_64_hexdigest(
             text
         ):
-            yield _from_json(json.loads(text))
+            cell = _from_json(text)
+            if cell is not None:
+                yield cell
 
 
 def _as_json(cell: Cell) -> dict[str, Any]:
@@ -104,11 +108,33 @@ def _as_json(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _from_json(value: dict[str, Any]) -> Cell:
-    return Cell(
-        Pass(*value["step"]),
-        tuple(value["index"]),
-        tuple(bytes.fromhex(level) for level in value["digests"]),
-        tuple((channel, low, high) for channel, low, high in value["seen"]),
-        *value["counts"],
-    )
+def _from_json(text: bytes) -> Cell | None:
+    """The cell of a line; None where it is none, which counts as not written."""
+    try:
+        value = json.loads(text)
+        cell = Cell(
+            Pass(*_whole(value["step"], 3)),
+            tuple(_whole(value["index"])),
+            tuple(bytes.fromhex(level) for level in value["digests"]),
+            tuple(_seen(*entry) for entry in value["seen"]),
+            *_whole(value["counts"], 3),
+        )
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        return None
+    levels = 1 + cell.step.last - cell.step.first
+    even = all(len(digests) % DIGEST_BYTES == 0 for digests in cell.digests)
+    return cell if len(cell.digests) == levels and even else None
+
+
+def _whole(values: Any, count: int | None = None) -> Sequence[int]:
+    """A list of whole numbers that are not negative, `count` of them; raises `ValueError` for anything else."""
+    good = isinstance(values, list) and (count is None or len(values) == count)
+    if not good or not all(type(n) is int and 0 <= n < 1 << 63 for n in values):
+        raise ValueError("not whole numbers")
+    return values  # type: ignore[no-any-return]
+
+
+def _seen(channel: Any, low: Any, high: Any) -> tuple[int, float, float]:
+    if not all(type(n) in (int, float) for n in (low, high)):
+        raise ValueError("not numbers")
+    return _whole([channel])[0], low, high
