@@ -202,12 +202,15 @@ class HttpTransport:
         url = request.url
         session = await self._system.set_session()
         try:
-            async with session.request(
-                request.method,
-                URL(url, encoded=True),
-                headers=request.headers,
-                max_redirects=MAX_REDIRECTS,
-            ) as response:
+            # of its own, since interim responses may follow one another without end and without silence
+            async with asyncio.timeout(CONNECT_SECONDS + SILENCE_SECONDS):
+                response = await session.request(
+                    request.method,
+                    URL(url, encoded=True),
+                    headers=request.headers,
+                    max_redirects=MAX_REDIRECTS,
+                )
+            async with response:
                 if response.status in _MISSING:
                     return None
                 if request.method == "HEAD" and response.status in (405, 501):
@@ -328,7 +331,9 @@ async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
     """Up to `most` bytes of a body; what comes after them is left where it is."""
     data = bytearray()
     while len(data) < most:
-        piece = await response.content.read(min(PIECE, most - len(data)))
+        # what a connection carries beside the body, such as extensions of chunks, breaks no silence
+        async with asyncio.timeout(SILENCE_SECONDS):
+            piece = await response.content.read(min(PIECE, most - len(data)))
         if not piece:
             break
         data += piece
