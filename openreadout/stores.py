@@ -254,9 +254,6 @@ class DirectoryStore:
     def has(self, key: str, limit: int | None = None) -> bool:
         return self.size(key) is not None
 
-    def has(self, key: str, limit: int = MAX_ENCODED_BYTES) -> bool:
-        return self.size(key) is not None
-
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         folders: list[str] = []
         files: list[str] = []
