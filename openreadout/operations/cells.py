@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from openreadout import limits, registry
@@ -33,9 +33,8 @@ class Job:
 
     `token` tells it from all others. `path` is the source and `partial` the folder that is written, both absolute;
     `fingerprint` is that of the plan. `permit` is a file that is there for as long as somebody wants the result.
-    `limits` are those that are not at their defaults.
     `whole` is that of `Writing`: were each task to look at all keys of what it reads, the file server would do little
-    else.
+    else. `limits` are those that are not at their defaults.
     """
 
     token: str
@@ -44,8 +43,8 @@ class Job:
     permit: str
     options: ExportOptions
     fingerprint: str
-    limits: dict[str, int]
     whole: frozenset[tuple[int, int]] = frozenset()
+    limits: Mapping[str, int] = field(default_factory=dict)
 
     def permitted(self) -> None:
         """Raise when nobody wants the result any more."""

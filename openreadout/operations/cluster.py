@@ -173,7 +173,7 @@ def _job(order: Order, partial: str, token: str) -> Iterator[Job]:
             permit,
             order.options,
             plan_fingerprint(order.plan, order.options),
-            limits.changed(),
+            limits=limits.changed(),
         )
     finally:
         remove(permit)

@@ -365,6 +365,6 @@ def test_a_task_of_a_cluster_has_the_limits_of_its_export():
         return limits.changed()
 
     given = {"MAX_LEVELS": 70}
-    job = Job("token", "in", "out", "permit", None, "plan", given)
+    job = Job("token", "in", "out", "permit", None, "plan", limits=given)
     limits.restore({"MAX_LEVELS": 3, "MAX_IMAGES": 5})  # those of the export before
     assert attempt(look, job, None) == given
