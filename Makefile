@@ -82,7 +82,8 @@ corpus: $(VENV)/.developed
 # Left out are tests of what measuring itself changes: imports, time, and writing under a quota.
 coverage: $(VENV)/.developed
 	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS) \
-	  -k "not quota_on_file_sizes and not importing_the_package_costs_nothing and not well_lists_of_millions"
+	  -k "not quota_on_file_sizes and not well_lists_of_millions and not importing_the_package_costs_nothing \
+	  and not imports_no_array_library and not help_imports_nothing_heavy"
 
 # Pages that are made from the program, then all pages as a site in site/; a link that leads nowhere is an error.
 docs: $(VENV)/.documented

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -461,3 +462,30 @@ def test_without_the_extra_the_option_says_what_to_install(source, tmp_path, com
     )
     assert "[dask]" in error["hint"]
     assert names(tmp_path) == ["in"]
+
+
+def test_whatever_a_task_raises_comes_back_as_one_of_our_errors(job):
+    """Also memory that runs out, and an error that cannot be sent."""
+    from openreadout.errors import CorruptDataError
+    from openreadout.operations.cells import attempt
+
+    class LocalError(Exception):
+        def __reduce__(self):
+            raise TypeError("not to be sent")
+
+    job, (task, *_) = job
+    for raised, code, words in (
+        (CorruptDataError("it is cut", where="0/c/0"), 4, "it is cut"),
+        (MemoryError(), 5, "not enough memory on a worker"),
+        (LocalError("x" * 9000), 1, "a fault of this program (LocalError: xxx"),
+        (ZeroDivisionError("division"), 1, "ZeroDivisionError: division"),
+    ):
+
+        def work(job, task, raised=raised):
+            raise raised
+
+        failure = pickle.loads(pickle.dumps(attempt(work, job, task)))
+        assert failure.error.exit_code == code
+        assert words in failure.error.message
+        assert len(failure.error.message) < 700
+        assert failure.error.__traceback__ is None

@@ -38,17 +38,26 @@ GZIP_HEADER = range(10)
 """The flags, time and system of a gzip member, which its checksum does not cover and which change no data."""
 
 
-def look(source):
-    """Whether `check --full` has something to say, and the digests of the planes that are read.
+def said(source):
+    """Whether `check --full` has something to say.
 
     A flip may also turn a block into one of a kind that is not read, which is told and is no damage.
     """
     full = guards.call(["check", "--full", "--json", str(source)])
+    assert full.faults == []
+    return bool(json.loads(full.out)["data"]["findings"])
+
+
+def read(source):
+    """The digests of the planes that are read."""
     planes = guards.call(["check", "--planes", "--json", str(source)])
-    assert full.faults == planes.faults == []
-    said = json.loads(full.out)["data"]["findings"]
-    read = json.loads(planes.out).get("data", {"planes": []})["planes"]
-    return bool(said), [plane["xxh3"] for plane in read]
+    assert planes.faults == []
+    return [plane["xxh3"] for plane in json.loads(planes.out).get("data", {"planes": []})["planes"]]
+
+
+def look(source):
+    """What is said, and the digests of what is read."""
+    return said(source), read(source)
 
 
 def flips(path, data, places):
@@ -70,8 +79,8 @@ def test_flips_in_zarr_chunks_are_found(tmp_path, name):
     assert not found
     assert len(sound) == 1
     for place, bits in flips(source / "0" / "c" / "0" / "0", data, range(len(data))):
-        found, planes = look(source)
-        assert found or planes == sound, (place, bits)
+        found = said(source)
+        assert found or read(source) == sound, (place, bits)
         # single bits may lie behind the end of a deflate stream, in the rest of its last byte
         if name == "crc32c" or (name == "gzip" and place not in GZIP_HEADER and bits == 0xFF):
             assert found, (place, bits)
@@ -94,7 +103,7 @@ def test_flips_in_n5_gzip_blocks_are_found(tmp_path):
     found, sound = look(source)
     assert not found
     for place, bits in flips(source / "a" / "0" / "0", data, range(len(data))):
-        found, planes = look(source)
-        assert found or planes == sound, (place, bits)
+        found = said(source)
+        assert found or read(source) == sound, (place, bits)
         if place - len(head) not in GZIP_HEADER and bits == 0xFF:
             assert found, (place, bits)
