@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
@@ -69,6 +70,8 @@ def check(**options: Any) -> int:
         for name in ("tolerance", "no_metadata", "no_pixels"):
             if options[name]:
                 raise UsageError(f"--{name.replace('_', '-')} needs --against")
+    if options["tolerance"] is not None and not math.isfinite(options["tolerance"]):
+        raise UsageError(f"--tolerance {options['tolerance']}: not a number")
     inputs = gather(options["paths"], options["files_from"], options["null"], options["recursive"])
 
     def work(path: str) -> Outcome:

@@ -190,6 +190,10 @@ def _equal(a: NDArray[Any], b: NDArray[Any], tolerance: float | None) -> bool:
             return False
         left, right = np.ascontiguousarray(a), np.ascontiguousarray(b)
         return bool((left.view(np.uint8) == right.view(np.uint8)).all())
+    if a.dtype.kind in "iu" and a.dtype == b.dtype:
+        # doubles do not hold all 64 bits; the difference of two whole numbers, modulo 2^64, does
+        high, low = np.maximum(a, b).astype(np.uint64), np.minimum(a, b).astype(np.uint64)
+        return bool((high - low <= np.uint64(min(int(tolerance), 2**64 - 1))).all())
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
     with np.errstate(invalid="ignore"):
         gap = np.abs(a.astype(wide) - b.astype(wide))
