@@ -53,6 +53,9 @@ SILENT_SECONDS = 120
 STOP_SECONDS = 30
 """Time that is given to tasks that are under way when an export ends early."""
 MAX_LOCAL = 1024
+_MALLOC = "distributed.nanny.pre-spawn-environ.MALLOC_"
+HOARDING = {f"{_MALLOC}TRIM_THRESHOLD_": 256 << 20, f"{_MALLOC}MMAP_THRESHOLD_": 32 << 20}
+"""Dask has workers give freed memory back at 64 KiB, and the system then zeroes it anew for the next block."""
 RUN = ".run"
 
 
@@ -291,7 +294,9 @@ class Cluster:
 
     def _started(self, count: int) -> Any:
         """A scheduler in this process, with worker processes of their own."""
-        with _deaf_children():
+        import dask
+
+        with _deaf_children(), dask.config.set(HOARDING):
             cluster = self._dask.LocalCluster(
                 n_workers=count,
                 threads_per_worker=self._threads,
