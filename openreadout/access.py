@@ -276,7 +276,8 @@ def _stamp(path: str) -> tuple[int, ...] | None:
         status = os.stat(path)
     except OSError:
         return None  # opening it says what is wrong
-    return status.st_ino, status.st_size, status.st_mtime_ns
+    # a copy may bring its times along, and get the number of what was removed; the last of these nobody sets
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _opened(reopen: Any, path: str, axes: str | None, stamp: tuple[int, ...] | None) -> Any:
