@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 EMPTY: Mapping[str, Any] = {}
+SHORT = 64
+MAX_MET = 4096
+_MET: dict[str, str] = {}
+"""Short texts of documents, at most `MAX_MET`: thousands of fields of a plate repeat the same keys and names."""
 
 
 def number(value: object) -> float | None:
@@ -38,7 +42,19 @@ def text(value: object) -> str | None:
         return str(value)
     if not isinstance(value, str) or not value:
         return None
-    return value.encode("utf-8", "replace").decode("utf-8")
+    return _plain(value)
+
+
+def _plain(value: str) -> str:
+    """Text without lone surrogates; short ones that were met before are that very object."""
+    if not value.isascii():
+        value = value.encode("utf-8", "replace").decode("utf-8")
+    if len(value) > SHORT:
+        return value
+    known = _MET.get(value)
+    if known is None and len(_MET) < MAX_MET:
+        _MET[value] = value
+    return known or value
 
 
 def mapping(value: object) -> Mapping[str, Any]:
@@ -59,7 +75,7 @@ def clean(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
+        return _plain(value)
     if isinstance(value, dict):
         return {clean(key): clean(item) for key, item in value.items()}
     if isinstance(value, list):
