@@ -12,12 +12,13 @@ import socket
 import time
 from collections.abc import Iterator
 
-from openreadout.errors import OpenReadoutError, UsageError
+from openreadout.errors import CorruptDataError, OpenReadoutError, UsageError
 from openreadout.operations.target import ARCHIVES, Partial
 from openreadout.remote.transport import WritingTransport, transport, writing_transport
 from openreadout.remote.urls import name_of, parent, shown, split
 from openreadout.system import is_running
 
+LARGEST_PID = 1 << 31
 MAX_CLAIM = 4096
 """Bytes of the object that says who writes to a target."""
 ROOT_DOCUMENTS = ("zarr.json", ".zgroup", ".zattrs", ".zarray")
@@ -97,7 +98,10 @@ def _claimed(speaker: WritingTransport, target: str) -> Iterator[bool]:
         Another export writes there, or one on another machine was killed.
     """
     place = f"{parent(target)}/.{name_of(target)}.lock"
-    left = speaker.fetch(place, None, MAX_CLAIM)
+    try:
+        left = speaker.fetch(place, None, MAX_CLAIM)
+    except CorruptDataError:
+        raise _writing(place, target, b"") from None
     ours = False
     if left is not None:
         if not _ended(left.data):
@@ -119,7 +123,7 @@ def _claimed(speaker: WritingTransport, target: str) -> Iterator[bool]:
 def _owner(data: bytes) -> dict[str, object]:
     try:
         found = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -128,9 +132,9 @@ def _ended(data: bytes) -> bool:
     """Whether an export of this machine that claimed a target is gone."""
     owner = _owner(data)
     pid = owner.get("pid")
-    if owner.get("host") != socket.gethostname() or not isinstance(pid, int) or pid <= 0:
+    if owner.get("host") != socket.gethostname() or not isinstance(pid, int):
         return False
-    return not is_running(pid)
+    return 0 < pid < LARGEST_PID and not is_running(pid)
 
 
 def _writing(place: str, target: str, data: bytes) -> UsageError:

@@ -487,6 +487,30 @@ def test_a_claim_of_another_machine_is_respected(command, s3, fixtures):
     assert keys(s3, "other.zarr") == {}
 
 
+CLAIMS = {
+    "nothing": b"",
+    "no JSON": b"\xff{",
+    "deep": b"[" * 4000,
+    "a list": b"[1]",
+    "long": b" " * 5000,
+    "a huge number": json.dumps({"host": socket.gethostname(), "pid": 1 << 70}).encode(),
+    "no number": json.dumps({"host": socket.gethostname(), "pid": "1"}).encode(),
+    "escapes": json.dumps({"host": "\x1b[2J", "pid": 1, "since": "\x07"}).encode(),
+}
+
+
+@pytest.mark.usefixtures("signed")
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_a_claim_that_is_none_is_respected_too(claim, command, s3, fixtures):
+    s3.put_object(Bucket="target", Key=".odd.zarr.lock", Body=CLAIMS[claim])
+    arguments = ("export", fixtures / TIFF, "--to", "ome-zarr", "-o", "s3://target/odd.zarr")
+    code, said, error = command(*arguments, "--json")
+    assert code == 2
+    assert "another export is writing" in said["error"]["message"]
+    assert "\x1b" not in error
+    assert keys(s3, "odd.zarr") == {}
+
+
 @pytest.mark.usefixtures("signed")
 def test_an_output_that_does_not_read_back_is_removed(command, s3, fixtures, monkeypatch):
     from openreadout.remote.s3 import S3Transport
