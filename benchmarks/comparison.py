@@ -529,7 +529,7 @@ def differing(run: Run, wanted: np.ndarray) -> str:
     """What is there instead of an error: the share of samples at full resolution that are not the source's."""
     try:
         found = run.images[0].pixels()
-    except Exception:
+    except Exception:  # whatever a half-written store leads its reader to
         return "a store that cannot be read"
     if found.size != wanted.size:
         return f"a store of {found.size} samples for {wanted.size}"
@@ -561,7 +561,7 @@ def valid(run: Run) -> str:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 ome_zarr_models.open_ome_zarr(zarr.open_group(group.path, mode="r"))
-        except Exception as error:
+        except Exception as error:  # the validators raise pydantic's, zarr's and their own
             first = str(error).strip().split("\n")
             print(
                 f"    not valid: {group.path.relative_to(run.folder)}: {first[:4]}", file=sys.stderr

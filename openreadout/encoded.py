@@ -27,7 +27,6 @@ from openreadout.errors import (
     UnsupportedFeatureError,
 )
 from openreadout.record import record
-from openreadout.remote.urls import is_url
 from openreadout.stores import Store, StoredObject, join_key
 from openreadout.workers import Workers
 
@@ -385,9 +384,9 @@ class EncodedArray:
 
     @property
     def _few(self) -> bool:
-        if is_url(self.store.path):  # where one request lists what many would look up
-            return False
-        return self.store.can_walk and math.prod(self.grid) <= FEW_CHUNKS
+        """Whether looking up each chunk costs less than a listing, one request of which tells of many far away."""
+        near = self.store.can_walk and not self.store.far
+        return near and math.prod(self.grid) <= FEW_CHUNKS
 
     def _occupied(self, stored: ChunkIndex) -> bool:
         """Whether anything stands where a chunk belongs; what is no file is met again by whoever reads it."""

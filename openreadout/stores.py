@@ -28,6 +28,9 @@ class Store(Protocol):
     path: str
     """The directory or archive."""
 
+    far: bool
+    """Whether to look up a single key costs a request to a server."""
+
     @property
     def can_list(self) -> bool:
         """Whether `list_dir` can tell what is in a folder; a web server often cannot, and then it raises."""
@@ -109,6 +112,7 @@ class DirectoryStore:
 
     kind = "directory"
     can_list = can_walk = True
+    far = False
 
     def __init__(self, path: str) -> None:
         self.path = path

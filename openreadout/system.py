@@ -36,8 +36,7 @@ def open_own(path: str, flags: int) -> int:
     ------
     OSError
     """
-    more = OPEN_FLAGS | getattr(os, "O_NOFOLLOW", 0)
-    fd = os.open(path, flags | more, 0o644)
+    fd = os.open(path, flags | OPEN_FLAGS | NO_FOLLOW, 0o644)
     if stat.S_ISREG(os.fstat(fd).st_mode):
         return fd
     os.close(fd)

@@ -52,6 +52,7 @@ class ZipStore:
 
     kind = "zip"
     can_list = can_walk = True
+    far = False
 
     def __init__(self, path: str, prefix: str = "", file: PositionalFile | None = None) -> None:
         self.path = path

@@ -69,9 +69,8 @@ class Journal:
                 if match:
                     found[match[2].decode("utf-8", "replace")] = match[1].decode("ascii")
                 if not line.endswith(b"\n"):
-                    self._append(
-                        b"\n"
-                    )  # also in the middle of a line that none of ours is as long as
+                    # cut, or longer than any line of ours
+                    self._append(b"\n")
                     break
         return found
 

@@ -194,7 +194,7 @@ def take_notes(run: Writing, step: Pass, found: dict[Key, Cell]) -> None:
     """Note what others wrote of a pass as if it had been written here."""
     for index in run.cells(step):
         cell = found[key_of(step, index)]
-        run.note(step, cell)
+        run.note(cell)
         run.advance(cell.size)
 
 

@@ -82,6 +82,7 @@ class Block:
     `size` is the bytes of its samples at all levels; `copied` and `encoded` are numbers of chunks.
     """
 
+    step: Pass
     digests: tuple[bytes, ...]
     seen: tuple[tuple[int, float, float], ...]
     size: int
@@ -174,18 +175,16 @@ class Writing:
 
     def write_passes(self, steps: Sequence[Pass]) -> None:
         """Write the levels of passes that need nothing of one another, and note the digests of their blocks."""
-        order: deque[Pass] = deque()
 
         def jobs() -> Iterator[_Job]:
             for step in steps:
                 work = self._work(step)
                 for region in self._announced(step):
-                    order.append(step)
                     yield work, region
 
         with closing(self._blocks(jobs())) as results:
             for block in results:
-                self.note(order.popleft(), block)
+                self.note(block)
 
     def levels(self, step: Pass) -> tuple[PlannedLevel, ...]:
         """The levels of a pass."""
@@ -263,8 +262,9 @@ class Writing:
                     yield Cell.of(step, waiting.popleft()[0], done)
                     done = []
 
-    def note(self, step: Pass, done: Block | Cell) -> None:
+    def note(self, done: Block | Cell) -> None:
         """Note the digests of what follows in the order of `walk`, and what was seen in it."""
+        step = done.step
         for level, noted in enumerate(done.digests, step.first):
             self.digests.setdefault((step.image, level), bytearray()).extend(noted)
         for channel, low, high in done.seen:
@@ -471,7 +471,7 @@ class Writing:
             size += math.prod(b - a for a, b in region) * np.dtype(level.dtype).itemsize
         copied = 0 if taken is None else taken.copied
         anew = encoded + (0 if taken is None else taken.encoded)
-        return Block(tuple(digests), seen, size, copied, anew)
+        return Block(step, tuple(digests), seen, size, copied, anew)
 
     def advance(self, size: int) -> None:
         self.done += size

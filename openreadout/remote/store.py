@@ -44,6 +44,7 @@ class RemoteStore:
     """
 
     kind = "remote directory"
+    far = True
 
     def __init__(self, url: str, *, trust_consolidated: bool = False, live: bool = False) -> None:
         self.path = url

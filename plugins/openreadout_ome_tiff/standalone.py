@@ -67,6 +67,14 @@ class _Frame:
     factors: tuple[tuple[int, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Proven:
+    """What stands before the scans of a stream that stands alone, and the chain that reads it."""
+
+    start: bytes
+    chain: tuple[CodecSpec, ...]
+
+
 class StandAlone:
     """Makes JPEG strips and tiles of a TIFF chunks of Zarr, each proven to give the very samples.
 
@@ -76,7 +84,7 @@ class StandAlone:
     """
 
     def __init__(self) -> None:
-        self._proven: dict[Hashable, tuple[bytes, tuple[CodecSpec, ...]]] = {}
+        self._proven: dict[Hashable, _Proven] = {}
 
     def form(
         self,
@@ -109,31 +117,42 @@ class StandAlone:
             other samples when it is alone.
         """
         parsed = _parse(stream)
-        shared = None if tables is None else _parse(tables)
-        if parsed is None or not parsed.scans or (tables is not None and shared is None):
+        if parsed is None or not parsed.scans:
             return None
         key = (tables, parsed.before, shape, samples.shape, rules)
         known = self._proven.get(key)
-        if known is not None:
-            data = known[0] + parsed.scans
-            return CoreForm(known[1], data) if _in_measure(data, shape) else None
-        frame = _frame(parsed.head)
-        if frame is None or (frame.height, frame.width, len(frame.ids)) != shape:
-            return None
-        merged = _merged(parsed.head, () if shared is None else shared.head)
-        for head in _candidates(merged, frame):
-            configuration = _configuration(head, frame)
-            start = _written(head)
-            data = start + parsed.scans
-            if configuration is None or not _in_measure(data, shape):
-                continue
-            if _same(data, shape, samples):
-                lengths = list(shape if shape[2] == 3 else shape[:2])
-                chain = CodecSpec("reshape", {"shape": lengths}), CodecSpec("jpeg", configuration)
-                if _tells_colours_apart(samples) and len(self._proven) < MAX_PROVEN:
-                    self._proven[key] = start, chain
-                return CoreForm(chain, data)
+        if known is None:
+            known = _prove(parsed, tables, shape, samples)
+            if known is None:
+                return None
+            if _tells_colours_apart(samples) and len(self._proven) < MAX_PROVEN:
+                self._proven[key] = known
+        data = known.start + parsed.scans
+        return CoreForm(known.chain, data) if _in_measure(data, shape) else None
+
+
+def _prove(
+    parsed: _Parsed, tables: bytes | None, shape: tuple[int, int, int], samples: NDArray[Any]
+) -> _Proven | None:
+    """A beginning with which a stream gives these samples to a decoder that has nothing else; None without one."""
+    shared = None if tables is None else _parse(tables)
+    frame = _frame(parsed.head)
+    if tables is not None and shared is None:
         return None
+    if frame is None or (frame.height, frame.width, len(frame.ids)) != shape:
+        return None
+    merged = _merged(parsed.head, () if shared is None else shared.head)
+    for head in _candidates(merged, frame):
+        configuration = _configuration(head, frame)
+        start = _written(head)
+        data = start + parsed.scans
+        if configuration is None or not _in_measure(data, shape):
+            continue
+        if _same(data, shape, samples):
+            lengths = list(shape if shape[2] == 3 else shape[:2])
+            chain = CodecSpec("reshape", {"shape": lengths}), CodecSpec("jpeg", configuration)
+            return _Proven(start, chain)
+    return None
 
 
 def _in_measure(data: bytes, shape: tuple[int, int, int]) -> bool:

@@ -490,6 +490,7 @@ class _ArchiveStore:
 
     kind = "zip"
     can_list = can_walk = True
+    far = False
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive

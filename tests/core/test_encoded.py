@@ -19,6 +19,7 @@ class MemoryStore:
     kind, path = "memory", "memory"
 
     can_list = can_walk = True
+    far = False
 
     def __init__(self, values=None):
         self.values = dict(values or {})

@@ -519,3 +519,17 @@ def test_what_a_camera_gives_is_sorted_by_bits_and_masks_and_labels_are_not(
     if dtype != "bool":
         wide = dtype == "uint16"
         assert shuffle(root["labels/cells/0"]) == ("bitshuffle" if wide else "noshuffle")
+
+
+@pytest.mark.parametrize("waiting", [-1, 0, 1 << 30])
+def test_shards_are_the_same_however_long_chunks_may_wait(
+    waiting, make, tmp_path, export, killing, monkeypatch
+):
+    from openreadout_ome_zarr_writer import sink
+
+    source = make.image(tmp_path / "a.ome.zarr", [make.noise((4, 256, 256))], "zyx")
+    options = ("--chunks", "32,32", "--shards", "128,128", "--codec", "zstd")
+    export(source, tmp_path / "one.ome.zarr", *options, "--threads", "1")
+    monkeypatch.setattr(sink, "WAITING_BYTES", waiting)
+    export(source, tmp_path / "many.ome.zarr", *options, "--threads", "8")
+    assert killing.tree(tmp_path / "many.ome.zarr") == killing.tree(tmp_path / "one.ome.zarr")

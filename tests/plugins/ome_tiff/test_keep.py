@@ -538,3 +538,17 @@ def test_other_rules_or_tables_are_proven_anew():
     assert streams.form(STREAM, TABLES, (16, 16, 3), samples, "as YCbCr") is not None
     assert streams.form(STREAM, TABLES, (16, 16, 3), samples[..., ::-1], "as BGR") is None
     assert streams.form(STREAM, None, (16, 16, 3), samples, "as YCbCr") is None
+
+
+def test_output_that_decodes_to_other_samples_is_refused(tmp_path, capsys, monkeypatch):
+    """The bytes are there, but whoever opens the output makes something else of them."""
+    from openreadout_codec_jpeg import codec
+
+    source = write_tiff(
+        tmp_path / "in.ome.tif", picture(150, 201, 3), "YXS", tile=(64, 64), compression="jpeg"
+    )
+    real = codec.decode_jpeg
+    monkeypatch.setattr(codec, "decode_jpeg", lambda *given: real(*given) ^ 1)
+    error = export(capsys, source, tmp_path / "out.ome.zarr", "--codec", "keep", code=1)
+    assert "read back as others" in error["message"]
+    assert not (tmp_path / "out.ome.zarr").exists()
