@@ -153,11 +153,19 @@ def storage_error(error: OSError, path: str, *, where: str | None = None) -> Fil
     return FileError(f"{path}: {reason}", hint=hint, path=path, where=where)
 
 
+def no_more_threads() -> StorageError:
+    """The error for a thread that the system does not let us start."""
+    return StorageError(
+        "the system lets this process start no more threads",
+        hint="--threads 1 makes do with fewer; ulimit -u shows how many processes and threads a user may have",
+    )
+
+
 _HINTS = {
     errno.ENOENT: "check the spelling, and that the disk or share it lies on is mounted",
     errno.EACCES: "check the permissions of the file and of the folders above it",
     errno.EPERM: "check the permissions of the file and of the folders above it",
-    errno.ENOSPC: "make room on the disk, then run the same command again",
-    errno.EDQUOT: "make room in your quota, then run the same command again",
+    errno.ENOSPC: "make room on the disk",
+    errno.EDQUOT: "make room in your quota",
 }
 """What to do about the reasons that people meet most; for the others the general hint."""

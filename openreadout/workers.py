@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any, Generic, TypeVar
 
 from openreadout.ending import raise_if_ended
+from openreadout.errors import no_more_threads
 from openreadout.system import usable_cpus
 
 Item = TypeVar("Item")
@@ -104,7 +105,10 @@ class Workers:
                 thread = threading.Thread(
                     target=_serve, args=(self._tasks,), name=name, daemon=True
                 )
-                thread.start()
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    raise no_more_threads() from error
                 self._running.append(thread)
             return self._tasks
 
@@ -115,6 +119,11 @@ class Workers:
 
         At most `ahead` items (by default one more than there are threads) are in work or waiting to be taken, so
         memory stays flat whatever the number of items. The first error is raised; nothing new is started after it.
+
+        Raises
+        ------
+        StorageError
+            The system lets this process start no more threads.
         """
         if self.threads == 1:
             yield from map(work, items)

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from openreadout.errors import StorageError
 from openreadout.workers import Workers
 
 
@@ -88,6 +89,7 @@ def test_a_closed_pool_can_be_used_again():
 
 INTERRUPTED = """
 import os, random, signal, sys, threading, time
+from openreadout.errors import StorageError
 from openreadout.workers import Workers
 
 class Stop(BaseException):
@@ -122,3 +124,21 @@ def test_an_exception_of_a_signal_at_any_moment_leaves_no_thread_waiting():
         [sys.executable, "-c", INTERRUPTED, "5"], capture_output=True, text=True, timeout=60, check=False
     )  # fmt: skip
     assert done.stdout == "done\n", done.stderr
+
+
+def test_a_system_that_starts_no_more_threads_is_an_error_of_ours(monkeypatch):
+    start, started = threading.Thread.start, []
+
+    def refused(thread):
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with Workers(4) as workers:
+        with pytest.raises(StorageError, match="no more threads") as caught:
+            list(workers.map(lambda n: n, range(9)))
+        assert "--threads" in caught.value.hint
+        assert list(Workers(1).map(lambda n: n, range(9))) == list(range(9))
+    assert not any(thread.is_alive() for thread in started)
