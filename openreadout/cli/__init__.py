@@ -143,15 +143,16 @@ def run(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str], ending: Ending) -> int:
+    """The exit code of what ended by itself; raises `KeyboardInterrupt` for what was interrupted."""
     debug = "--debug" in arguments
     try:
         result = cli.main(args=arguments, prog_name="openreadout", standalone_mode=False)
     except click.exceptions.Exit as error:
         return error.exit_code
-    except click.Abort as error:
-        return _interrupted(error.__cause__)
-    except KeyboardInterrupt as error:
-        return _interrupted(error)
+    except click.Abort as error:  # what click makes of an interruption
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise error.__cause__ from None
+        raise KeyboardInterrupt from error
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return UsageError.exit_code
@@ -164,7 +165,7 @@ def _run(arguments: list[str], ending: Ending) -> int:
         return 0
     except Exception as error:
         if ending.came is not None:
-            return _interrupted(ending.came)
+            raise ending.came from None
         if debug:
             raise
         known = error if isinstance(error, OpenReadoutError) else unexpected(error)

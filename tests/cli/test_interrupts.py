@@ -60,6 +60,22 @@ def test_an_interruption_ends_as_one(number, raised, form, tmp_path, monkeypatch
     assert "fault of this program" not in printed.out + printed.err
 
 
+@pytest.mark.parametrize("raised", [None, ImportError("cut short")], ids=repr)
+def test_what_was_kept_is_told_once(raised, tmp_path, monkeypatch, capsys):
+    def open_dataset(*_, **__):
+        try:
+            sent(signal.SIGINT, None)()
+        except KeyboardInterrupt as error:
+            error.kept = str(tmp_path)  # as `partial_output` does
+            if raised is None:
+                raise
+            raise raised from error
+
+    monkeypatch.setattr(registry, "open_dataset", open_dataset)
+    assert run(["info", str(tmp_path)]) == 130
+    assert capsys.readouterr().err.count("--resume") == 1
+
+
 def test_an_error_without_a_signal_stays_an_error(tmp_path, monkeypatch):
     def open_dataset(*_, **__):
         raise ImportError("nobody interrupted")
