@@ -95,6 +95,30 @@ def listening() -> Iterator[Ending]:
                 signal.signal(number, handler)
 
 
+@contextlib.contextmanager
+def deferred() -> Iterator[None]:
+    """Signals that ask the program to end are heard when this is left: some libraries are broken by them half-way."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # none is raised in another thread
+        return
+    came: list[tuple[int, float]] = []
+
+    def hold(number: int, frame: object) -> None:
+        if came and time.monotonic() - came[0][1] >= PATIENCE_SECONDS:
+            leave_at_once(number, frame)
+        came.append((number, time.monotonic()))
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    on_signal(hold)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0][0])
+
+
 def raise_if_ended() -> None:
     """Raise again what a signal raised, where something has caught it on the way."""
     ending = signal.getsignal(signal.SIGTERM)

@@ -33,8 +33,7 @@ class Job:
 
     `token` tells it from all others. `path` is the source and `partial` the folder that is written, both absolute;
     `fingerprint` is that of the plan. `permit` is a file that is there for as long as somebody wants the result.
-    `whole` is that of `Writing`: were each task to look at all keys of what it reads, the file server would do little
-    else. `limits` are those that are not at their defaults.
+    `limits` are those that are not at their defaults.
     """
 
     token: str
@@ -43,7 +42,6 @@ class Job:
     permit: str
     options: ExportOptions
     fingerprint: str
-    whole: frozenset[tuple[int, int]] = frozenset()
     limits: Mapping[str, int] = field(default_factory=dict)
 
     def permitted(self) -> None:
@@ -56,9 +54,21 @@ class Job:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A cell that is to be written, or to be read back and compared with what was `noted` of it: digests by level.
+
+    `whole` says that every chunk it reads is stored: were each task to look at all keys of what it reads, the file
+    server would do little else.
+    """
+
+    step: Pass
+    index: ChunkIndex
+    whole: bool = False
+    noted: tuple[bytes, ...] = ()
+
+
 Result = TypeVar("Result")
-Task = tuple[Pass, ChunkIndex, tuple[bytes, ...]]
-"""A cell, and what was noted of it once it is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +106,10 @@ def write_cell(job: Job, task: Task) -> Cell:
         plan, job.partial, share=Share(job.options.sync, job.permitted)
     )
     try:
-        return next(_run(job, plan, sink).write_cells(task[0], [task[1]]))
+        step = task.step
+        whole = frozenset({(step.image, step.first)}) if task.whole else frozenset()
+        run = _run(job, plan, sink, whole)
+        return next(run.write_cells(step, [task.index]))
     except BaseException:
         sink.abort()
         raise
@@ -107,15 +120,17 @@ def compare_cell(job: Job, task: Task) -> int:
     job.permitted()
     plan = _opened(("plan", job.token, job.path), lambda: _plan(job))
     written = _opened(("output", job.token, job.partial), lambda: _output(job))
-    return ReadBack(_run(job, plan, None)).same_cell(task[0], task[1], task[2], written)
+    return ReadBack(_run(job, plan, None)).same_cell(task.step, task.index, task.noted, written)
 
 
-def _run(job: Job, plan: ExportPlan, sink: Any) -> Writing:
+def _run(
+    job: Job, plan: ExportPlan, sink: Any, whole: frozenset[tuple[int, int]] = frozenset()
+) -> Writing:
     def look(done: int, total: int) -> None:
         job.permitted()
 
     return Writing(
-        plan, job.options.plan, sink, Workers(1), look, verified=False, steps=(), whole=job.whole
+        plan, job.options.plan, sink, Workers(1), look, verified=False, steps=(), whole=whole
     )
 
 

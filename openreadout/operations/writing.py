@@ -25,7 +25,7 @@ from openreadout.arrays import (
 )
 from openreadout.codecs import CodecChain
 from openreadout.contracts import ExportPlan, PlannedImage, PlannedLevel, Sink
-from openreadout.errors import UnsupportedFeatureError
+from openreadout.errors import StorageError, UnsupportedFeatureError
 from openreadout.operations.absence import (
     Stored,
     absent_after,
@@ -392,11 +392,15 @@ class Writing:
                 None,
             )
         before = image.levels[step.first - 1]
+        known = self._whole is not None and (step.image, step.first) in self._whole
 
         def made(region: Region) -> tuple[NDArray[Any] | None, None]:
             wide = doubled(region, level, before)
             finished = self.sink.readable(step.image, step.first - 1)
-            if not any(finished.is_stored(n) for n in chunks_in(wide, finished.chunk_shape)):
+            there = (finished.is_stored(n) for n in chunks_in(wide, finished.chunk_shape))
+            if known and not all(there):
+                raise _unseen(step)
+            if not known and not any(there):
                 return None, None
             block = read_region(finished, wide)
             return downsample(block, level.halve, label=image.image.label), None
@@ -477,6 +481,14 @@ class Writing:
         self.done += size
         if self.progress is not None:
             self.progress(self.done, self.total)
+
+
+def _unseen(step: Pass) -> StorageError:
+    """What another process is known to have written is not there; read as absent it would become black pixels."""
+    return StorageError(
+        f"image {step.image} level {step.first - 1}: chunks that were written are not to be seen here",
+        hint="the output must lie on a file system that shows at once, to all, what one has written",
+    )
 
 
 def _observed(

@@ -7,6 +7,8 @@ import json
 import os
 import pickle
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -19,12 +21,14 @@ import pytest
 
 from openreadout import registry
 from openreadout.errors import OpenReadoutError, UsageError
-from openreadout.operations import walk
-from openreadout.operations.cells import Job, compare_cell, write_cell
-from openreadout.operations.order import ExportOptions, plan_fingerprint, planned
+from openreadout.operations import dask_workers, walk
+from openreadout.operations.cells import Job, Task, compare_cell, write_cell
+from openreadout.operations.order import ExportOptions, Order, plan_fingerprint, planned
+from openreadout.operations.records import key_of
 from openreadout.operations.walk import all_cells, stages
+from openreadout.operations.writing import Cell
 
-pytest.importorskip("distributed", reason="the extra dask is not installed")
+distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 
 WORKERS = 4
@@ -294,6 +298,26 @@ def test_an_export_that_is_stopped_shows_nothing_and_can_be_resumed(
     assert names(tmp_path) == ["here.ome.zarr", "in", "there.ome.zarr"]
 
 
+def test_an_export_on_more_workers_is_gone_on_with_on_fewer(source, monkeypatch):
+    """More workers cut an image into smaller cells; what is noted of those is kept by fewer."""
+    from openreadout.operations import cluster as ours
+
+    monkeypatch.setattr(walk, "SMALL_CELL", 0)
+    with registry.open_dataset(str(source)) as dataset:
+        options = ExportOptions(sync=False)
+        plan_options = replace(options.plan, chunks=(32, 32), shards=(64, 64))
+        order = Order(
+            str(source), "", (), planned(dataset, replace(options, plan=plan_options)), options
+        )
+        many, few = (ours._steps(order, threads, {}) for threads in (64, 2))
+        assert many != few
+        assert ours._steps(order, 0, {}) == many
+        noted = Cell(many[0], (0, 0, 0), (b"",), (), 0, 0, 0)
+        assert ours._steps(order, 2, {key_of(many[0], (0, 0, 0)): noted}) == many
+        noted = replace(noted, step=few[0])
+        assert ours._steps(order, 64, {key_of(few[0], (0, 0, 0)): noted}) == few
+
+
 def test_damage_that_a_worker_finds_ends_as_it_does_here(cluster, source, tmp_path):
     chunk = next(p for p in source.rglob("c/2/7/*") if p.is_file())
     chunk.write_bytes(chunk.read_bytes()[:50])
@@ -351,6 +375,27 @@ def test_workers_of_this_machine(make, tmp_path, killing):
     assert names(tmp_path) == ["here.ome.zarr", "in", "there.ome.zarr"]
 
 
+def test_a_script_without_a_guard_is_run_once(source, tmp_path):
+    """Worker processes that ran it again would export too, each of them."""
+    script = tmp_path / "convert.py"
+    script.write_text(
+        f"""
+import sys
+print("begun")
+from openreadout.cli import run
+code = run(["export", {str(source)!r}, "--to", "ome-zarr", "-o", {str(tmp_path / "o.ome.zarr")!r}, "-q", "--no-sync",
+            "--dask", "local:2"])
+import __main__
+print(code, __main__.code is code)
+"""
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert (done.stderr, done.returncode) == ("", 0)
+    first, *report, last = done.stdout.splitlines()
+    assert (first, last) == ("begun", "0 True")
+    assert "verified" in report[-1]
+
+
 def test_ctrl_c_ends_the_workers_of_this_machine_too(source, tmp_path):
     """A terminal sends SIGINT to the program and all that it started."""
     code = "import sys; from openreadout.cli import run; sys.exit(run(sys.argv[1:]))"
@@ -376,7 +421,14 @@ def test_ctrl_c_ends_the_workers_of_this_machine_too(source, tmp_path):
 
 
 def test_what_cannot_be_done_is_refused(source, tmp_path):
-    for address, code in (("tcp://127.0.0.1:9", 5), ("local:0", 2), ("local:x", 2), ("nowhere", 5)):
+    for address, code in (
+        ("tcp://127.0.0.1:9", 5),
+        ("local:0", 2),
+        ("local:x", 2),
+        ("local", 2),
+        ("nowhere", 2),
+        ("tcp://nowhere.invalid:80", 5),
+    ):
         error = finish(start(source, tmp_path / "o.ome.zarr", "--dask", address), code=code)
         assert address in error["message"]
     error = finish(start(source, tmp_path / "o.ozx", "--dask", "local:1"), code=2)
@@ -384,6 +436,98 @@ def test_what_cannot_be_done_is_refused(source, tmp_path):
     for others in ("--part 1/2", "--dry-run"):
         error = finish(start(source, tmp_path / "o", "--dask", "local:1", *others.split()), code=2)
         assert "exclude" in error["message"]
+    assert names(tmp_path) == ["in"]
+
+
+@contextlib.contextmanager
+def listener(says):
+    """Something that listens, says that to whoever connects, and keeps the connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        kept = []
+
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    kept.append(connection)
+                    connection.sendall(says)
+
+        threading.Thread(target=serve, daemon=True).start()
+        try:
+            yield f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        finally:
+            for connection in kept:
+                connection.close()
+
+
+@pytest.mark.parametrize(
+    "says",
+    [b"", b"SSH-2.0-x\r\n", bytes(range(256)) * 16, struct.pack("<QQ", 1, 1 << 60)],
+    ids=["silence", "text", "noise", "a huge frame"],
+)
+def test_what_listens_and_is_no_scheduler_is_told(
+    says, source, tmp_path, command, monkeypatch, recwarn
+):
+    monkeypatch.setattr(dask_workers, "CONNECT_SECONDS", 1)
+    with listener(says) as address:
+        error = command(
+            "export", source, "--to", "ome-zarr", "-o", tmp_path / "o.ome.zarr", "--dask", address, code=5
+        )  # fmt: skip
+    assert "no Dask scheduler answers" in error["message"]
+    assert names(tmp_path) == ["in"]
+
+
+def test_the_address_of_a_worker_is_told_from_that_of_a_scheduler(
+    cluster, source, tmp_path, command
+):
+    with distributed.Client(cluster.address, set_as_default=False) as client:
+        worker = next(iter(client.nthreads()))
+    error = command(
+        "export", source, "--to", "ome-zarr", "-o", tmp_path / "o.ome.zarr", "--dask", worker, code=5
+    )  # fmt: skip
+    assert "but a worker" in error["message"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True"},
+        {"DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "bogus"},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_settings_that_dask_cannot_start_with_are_told(settings, source, tmp_path, monkeypatch):
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    error = finish(start(source, tmp_path / "o.ome.zarr", "--dask", "local:1"), code=5)
+    assert "Dask could not be started" in error["message"]
+    assert "settings" in error["hint"]
+    assert names(tmp_path) == ["in"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
+def test_a_signal_while_workers_start_is_heard_once_they_have(number, source, tmp_path):
+    """Dask interrupted half-way through its start complains at the end, and may leave processes."""
+    code = f"""
+import os, sys
+import distributed
+from openreadout.cli import run
+real = distributed.LocalCluster.__init__
+def begin(self, *arguments, **options):
+    os.kill(os.getpid(), {int(number)})
+    print("going on", flush=True)
+    real(self, *arguments, **options)
+distributed.LocalCluster.__init__ = begin
+sys.exit(run(sys.argv[1:]))
+"""
+    running = subprocess.run(
+        [sys.executable, "-c", code, "export", str(source), "--to", "ome-zarr", "-o", str(tmp_path / "o.ome.zarr"),
+         "--dask", "local:2"],
+        capture_output=True, text=True, start_new_session=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert running.returncode == 128 + number
+    assert running.stdout == "going on\n"
+    assert "Traceback" not in running.stderr
     assert names(tmp_path) == ["in"]
 
 
@@ -402,7 +546,7 @@ def job(source, tmp_path, monkeypatch):
         plan = planned(dataset, options)
         step = next(stages(plan, 1 << 30))
         tasks = [
-            (step, index, ())
+            Task(step, index)
             for index in all_cells(plan.images[0].levels[step.first : step.last + 1])
         ]
         fingerprint = plan_fingerprint(plan, options)

@@ -1,0 +1,383 @@
+"""The workers of a Dask cluster: tasks are sent to them a few at a time, and their results come as they end.
+
+The scheduler holds no more of a million tasks than of a thousand, and what is lost with a worker is done again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import math
+import queue
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from types import ModuleType
+from typing import Any, TypeVar
+
+from openreadout.ending import deferred
+from openreadout.errors import OpenReadoutError, StorageError, UsageError
+from openreadout.operations.cells import Failure, Job, Task, attempt
+from openreadout.system import remove
+
+Result = TypeVar("Result")
+
+AHEAD = 4
+"""Tasks that the scheduler knows of, for each thread of a worker."""
+LOSSES = 20
+"""Workers that may be lost with one task before it is given up."""
+CONNECT_SECONDS = 20
+WAKE_SECONDS = 1
+SILENT_SECONDS = 120
+"""Time without any worker after which an export gives up."""
+STOP_SECONDS = 30
+"""Time that is given to tasks that are under way when an export ends early."""
+MAX_LOCAL = 1024
+_MALLOC = "distributed.nanny.pre-spawn-environ.MALLOC_"
+HOARDING = {f"{_MALLOC}TRIM_THRESHOLD_": 256 << 20, f"{_MALLOC}MMAP_THRESHOLD_": 32 << 20}
+"""Dask has workers give freed memory back at 64 KiB, and the system then zeroes it anew for the next block."""
+
+
+class Cluster:
+    """Workers that run tasks: those of a scheduler, or of one that is started here and ends with the context.
+
+    Parameters
+    ----------
+    address : str
+        Of a scheduler, such as `tcp://host:8786`, or `local:N` for N worker processes on this machine.
+    threads : int, optional
+        Of each worker process that is started here; by default 1.
+    """
+
+    def __init__(self, address: str, threads: int | None) -> None:
+        try:
+            import distributed
+        except ImportError as error:
+            raise UsageError(
+                "--dask needs distributed", hint="pip install 'openreadout-microscopy[dask]'"
+            ) from error
+        self._dask: Any = distributed
+        self.token = secrets.token_hex(8)
+        self._stack = contextlib.ExitStack()
+        self._threads = threads or 1
+        self._address = address
+        self._client: Any = None
+        self._counted = -math.inf
+        self._known = AHEAD
+
+    def __enter__(self) -> Cluster:
+        _quiet()
+        local = _local_workers(self._address)
+        if local is None:
+            self._ask()
+        try:
+            with deferred():
+                target = self._address if local is None else self._started(local)
+                self._client = self._dask.Client(
+                    target, timeout=CONNECT_SECONDS, set_as_default=False, direct_to_workers=False
+                )
+                self._stack.callback(self._client.close, timeout=5)
+        except Exception as error:  # whatever Dask raises says that it could not begin
+            self._close()
+            raise StorageError(
+                f"--dask {self._address}: Dask could not be started ({type(error).__name__}: {error})"[
+                    :500
+                ],
+                path=self._address,
+                hint="look at its settings (DASK_… in the environment, dask.yaml), and whether the system allows more "
+                "processes and open files",
+            ) from error
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        with deferred(), contextlib.suppress(OSError, TimeoutError):
+            self._stack.close()
+
+    def _ask(self) -> None:
+        """Ask who answers at the address: Dask itself goes on trying for long, and complains on stderr.
+
+        Raises
+        ------
+        StorageError
+            It is no scheduler.
+        """
+        answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+        def work() -> (
+            None
+        ):  # a thread of its own: a loop may be running in this one, as in a notebook
+            try:
+                place = self._dask.comm.get_address_host_port(self._address)
+                # nobody there is known at once so; Dask tries again until its time is over
+                socket.create_connection(place, timeout=CONNECT_SECONDS).close()
+                answer.put(asyncio.run(asyncio.wait_for(self._identity(), CONNECT_SECONDS)))
+            except Exception as error:  # what listens may send anything
+                answer.put(error)
+
+        threading.Thread(target=work, daemon=True).start()
+        found = answer.get()
+        kind = found.get("type") if isinstance(found, dict) else None
+        if kind != "Scheduler":
+            who = f"a {kind}".lower() if isinstance(kind, str) else "something else"
+            raise StorageError(
+                f"{self._address}: no Dask scheduler answers there"
+                + (f", but {who[:50]}" if isinstance(found, dict) else ""),
+                path=self._address,
+                hint="give the address that the scheduler prints, such as tcp://host:8786, or local:N",
+            ) from (found if isinstance(found, Exception) else None)
+
+    async def _identity(self) -> Any:
+        arguments = self._dask.security.Security().get_connection_args("client")
+        comm = await self._dask.comm.connect(self._address, timeout=CONNECT_SECONDS, **arguments)
+        try:
+            await comm.write({"op": "identity", "reply": True})
+            return await comm.read()
+        finally:
+            comm.abort()
+
+    def _started(self, count: int) -> Any:
+        """A scheduler in this process, with worker processes of their own."""
+        import dask
+
+        class Nanny(self._dask.Nanny):  # type: ignore[misc, name-defined]
+            """Starts a worker, also in place of one that was lost."""
+
+            async def instantiate(self) -> Any:
+                with _without_main():
+                    return await super().instantiate()
+
+        with _deaf_children(), dask.config.set(HOARDING):
+            cluster = self._dask.LocalCluster(
+                worker_class=Nanny,
+                n_workers=count,
+                threads_per_worker=self._threads,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
+                memory_limit=None,
+                silence_logs=logging.CRITICAL,
+            )
+        # it would swallow an interruption that comes in it
+        self._dask.gc.disable_gc_diagnosis(force=True)
+        return self._stack.enter_context(cluster)
+
+    def map(
+        self,
+        work: Callable[[Job, Task], Result],
+        job: Job,
+        take: Callable[[int], Iterable[Task]],
+        look: Callable[[], None],
+    ) -> Generator[Result, None, None]:
+        """Run tasks on workers and give the results as they come.
+
+        `take` gives so many tasks at most; fewer when the others wait for results, which it is asked after each of.
+        A task whose worker is lost is run again. The first error is raised; what is under way then is waited for.
+        `look` is called from time to time while nothing comes, and may raise.
+        """
+        ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        under_way: dict[str, tuple[Task, int, Any]] = {}
+        numbers = itertools.count()
+
+        def submit(task: Task, losses: int) -> None:
+            key = f"{work.__name__}-{job.token}-{next(numbers)}-{secrets.token_hex(4)}"
+            future = self._client.submit(attempt, work, job, task, key=key, pure=False)
+            under_way[key] = task, losses, future
+            future.add_done_callback(ready.put)
+
+        try:
+            while True:
+                for task in take(max(0, self._limit() - len(under_way))):
+                    submit(task, 0)
+                if not under_way:
+                    return
+                future = self._next(ready, look)
+                task, losses, _ = under_way.pop(future.key)
+                done, value = self._outcome(future, losses)
+                if not done:
+                    submit(task, losses + 1)
+                    continue
+                yield value
+        finally:
+            self._stop(job, [future for _, _, future in under_way.values()])
+
+    def _limit(self) -> int:
+        """Tasks that may be under way; workers come and go, and are counted from time to time."""
+        now = time.monotonic()
+        if now - self._counted > WAKE_SECONDS:
+            self._counted = now
+            self._known = AHEAD * max(1, self.threads())
+        return self._known
+
+    def threads(self) -> int:
+        """Tasks that the workers there are can do at a time; 0 where none has arrived."""
+        return sum(self._seen().values())
+
+    def _seen(self) -> dict[str, int]:
+        """Workers that the scheduler knows of, and their threads."""
+        try:
+            return dict(self._client.nthreads())
+        except (OSError, TimeoutError) as error:
+            raise self._lost() from error
+
+    def _lost(self) -> StorageError:
+        return StorageError(
+            f"{self._address}: the Dask scheduler does not answer any more",
+            path=self._address,
+            hint="start the cluster again",
+        )
+
+    def _next(self, ready: queue.SimpleQueue[Any], look: Callable[[], None]) -> Any:
+        """The next task that has ended, however long it takes while there are workers."""
+        silent = 0
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return ready.get(timeout=WAKE_SECONDS)
+            look()
+            if self._client.status not in ("running", "connecting"):
+                raise self._lost()
+            silent = 0 if self._client.status == "running" and self._seen() else silent + 1
+            if silent >= SILENT_SECONDS:
+                raise StorageError(
+                    f"{self._address}: there has been no worker for {SILENT_SECONDS} seconds",
+                    path=self._address,
+                    hint="start workers",
+                )
+
+    def _outcome(self, future: Any, losses: int) -> tuple[bool, Any]:
+        """Whether a task came to its end, and its result; one that was lost with its worker did not."""
+        error: Any = None
+        if future.status == "finished":
+            try:
+                value = future.result(timeout=CONNECT_SECONDS)
+            except (OSError, TimeoutError, self._dask.CancelledError):
+                value = None  # the worker was lost with the result
+            if isinstance(value, Failure):
+                raise value.error
+            if value is not None:
+                return True, value
+        elif future.status == "error":
+            error = future.exception()
+        if error is not None and not isinstance(error, self._dask.scheduler.KilledWorker):
+            raise _translated(error)
+        if losses >= LOSSES:
+            raise StorageError(
+                f"{LOSSES} workers were lost one after the other with the same part of the image",
+                path=self._address,
+                hint="look into the log of the workers; they may run out of memory, which --memory and --chunks change",
+            )
+        return False, None
+
+    def _stop(self, job: Job, futures: list[Any]) -> None:
+        """End what is under way, and wait for it: no worker may write where things are about to be cleared away."""
+        if not futures:
+            return
+        remove(job.permit)  # tasks look for it before each block and each file
+        with contextlib.suppress(Exception):
+            self._client.cancel([f for f in futures if f.status == "pending"][::-1], force=True)
+        with contextlib.suppress(Exception):
+            self._dask.wait(futures, timeout=STOP_SECONDS)
+
+
+def _translated(error: BaseException) -> BaseException:
+    """What a task raised, as one of our errors where the worker's installation is at fault."""
+    if isinstance(error, OpenReadoutError):
+        return error
+    if isinstance(error, ImportError | AttributeError):
+        return UsageError(
+            f"a worker cannot run the task: {error}",
+            hint="install the same version of openreadout, with its plugins, on every worker",
+        )
+    return error
+
+
+@contextlib.contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Threads that are started in the context, and the processes that these start, are not interrupted by Ctrl-C.
+
+    A terminal sends it to every process; workers end when whoever started them says so.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # its start would lift what is blocked here
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_BARE = threading.RLock()
+_MAINS: list[ModuleType] = []
+
+
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    """Processes that are started in the context do not run the script that is run here.
+
+    They would to import what it defines, of which a worker needs nothing; one without a guard would export in each.
+    """
+    with _BARE:
+        _MAINS.append(sys.modules["__main__"])
+        sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        with (
+            _BARE
+        ):  # several begin and end in any order: the first one that was found is the script
+            script = _MAINS[0]
+            _MAINS.pop()
+            if not _MAINS:
+                sys.modules["__main__"] = script
+
+
+def _local_workers(address: str) -> int | None:
+    """N of `local:N`; None for the address of a scheduler.
+
+    Raises
+    ------
+    UsageError
+        It is neither.
+    """
+    name, _, count = address.partition(":")
+    if name != "local":
+        host, _, port = address.rpartition(":")
+        if host and port.rstrip("/").isdigit():
+            return None
+        raise UsageError(
+            f"--dask {address}: no address of a scheduler",
+            hint="give what the scheduler prints, such as tcp://host:8786, or local:N for N worker processes here",
+        )
+    if count.isascii() and count.isdigit() and 1 <= int(count[:9]) <= MAX_LOCAL:
+        return int(count)
+    raise UsageError(
+        f"--dask {address}: not a number of workers",
+        hint=f"local:N starts N worker processes, at most {MAX_LOCAL}",
+    )
+
+
+def _quiet() -> None:
+    """Dask tells on stderr of every worker that is lost; here that is nothing to tell."""
+    for name in (
+        "distributed",
+        "distributed.nanny",
+        "distributed.scheduler",
+        "distributed.worker",
+        "tornado",
+    ):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
