@@ -9,7 +9,15 @@ from openreadout.errors import UsageError
 
 _POWERS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 UNITS = {"": 1, "B": 1, **_POWERS, **{f"{letter}IB": power for letter, power in _POWERS.items()}}
-FIXED = ("HEAD_BYTES", "MAX_ROOT_NAMES", "MAX_JSON_DEPTH", "MAX_AXIS", "REMOTE_THREADS")
+FIXED = (
+    "HEAD_BYTES",
+    "MAX_ROOT_NAMES",
+    "MAX_JSON_DEPTH",
+    "MAX_AXIS",
+    "REMOTE_THREADS",
+    "SHARD_EDGE_BYTES",
+    "SHARD_WHOLE_BYTES",
+)
 PAGE = "docs/limits.md tells what each limit bounds"
 DIGITS = 24
 """Of a number that is looked at; the largest ceiling has nineteen."""

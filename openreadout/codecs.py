@@ -169,6 +169,10 @@ class PartialDecoder(Protocol):
         """The part at `position` as it is stored, or None when it is not."""
         ...
 
+    def index_place(self, spec: ChunkSpec) -> tuple[int, bool]:
+        """Length in bytes of what locates the parts, and whether that stands at the start and not at the end."""
+        ...
+
     def load_index(self, reader: RangeReader, spec: ChunkSpec) -> Any:
         """Read and verify whatever locates the parts; the result may be kept and passed to the other methods."""
         ...

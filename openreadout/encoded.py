@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, Any
 from openreadout import limits
 from openreadout.arrays import (
     ArrayLayout,
+    AxisView,
+    ChunkedArray,
     ChunkIndex,
     Presence,
+    SamplesAsChannels,
+    Stack,
     chunk_region,
     grid_shape,
     nth_index,
@@ -27,7 +31,7 @@ from openreadout.errors import (
     UnsupportedFeatureError,
 )
 from openreadout.record import record
-from openreadout.stores import Store, StoredObject, join_key
+from openreadout.stores import FarStore, Store, StoredObject, join_key
 from openreadout.workers import Workers
 
 if TYPE_CHECKING:
@@ -37,6 +41,8 @@ MAX_LISTED = 5_000_000
 """Keys of one array that are listed to count its chunks; beyond that, presence is sampled."""
 FEW_CHUNKS = 16
 """Chunks that are looked up one by one where listing their folders would cost more."""
+INDEXES_AHEAD = 8
+"""Indexes of shards far away that are fetched at a time, ahead of the chunks that are read."""
 INDEX_CACHE = 64
 """Shard indexes kept for one array."""
 
@@ -126,8 +132,11 @@ class EncodedArray:
         self._lookup = lookup
         self._chain: CodecChain | None = None
         self._limit: int | None = None
-        self._indexes: OrderedDict[str, Any] = OrderedDict()
+        self._indexes: OrderedDict[str, tuple[StoredObject, Any] | None] = OrderedDict()
+        self._loading: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
+        self.read_whole = False
+        """Whether every chunk is going to be read, so that shards far away are fetched whole where they are small."""
         shard = _inner_shape(codecs, len(shape))
         fits = shard is not None and all(
             c and s % c == 0 for c, s in zip(shard, stored_chunk, strict=True)
@@ -284,22 +293,49 @@ class EncodedArray:
         with self._lock:
             if key in self._indexes:
                 self._indexes.move_to_end(key)
-                return self._indexes[key]  # type: ignore[no-any-return]
-        size = self.store.size(key)
-        loaded = None
-        partial = self.chain.partial
-        if size is not None and partial is not None:
-            if size > self._most(self.spec):
-                raise CorruptDataError(
-                    f"a shard of {size} bytes, far more than its chunks can take", where=key
-                )
-            shard = StoredObject(self.store, key, size)
-            loaded = (shard, partial.load_index(shard, self.spec))
-        with self._lock:
-            self._indexes[key] = loaded
-            while len(self._indexes) > INDEX_CACHE:
-                self._indexes.popitem(last=False)
+                return self._indexes[key]
+            loading = self._loading.setdefault(key, threading.Lock())
+        with loading:  # threads that begin the same shard together ask for its index once
+            with self._lock:
+                if key in self._indexes:
+                    return self._indexes[key]
+            try:
+                loaded = self._load(key)
+            finally:
+                with self._lock:
+                    self._loading.pop(key, None)
+            with self._lock:
+                self._indexes[key] = loaded
+                while len(self._indexes) > INDEX_CACHE:
+                    self._indexes.popitem(last=False)
         return loaded
+
+    def _load(self, key: str) -> tuple[StoredObject, Any] | None:
+        partial = self.chain.partial
+        if partial is None:
+            return None
+        shard = self._look(key, *partial.index_place(self.spec))
+        if shard is None:
+            return None
+        if shard.size() > self._most(self.spec):
+            raise CorruptDataError(
+                f"a shard of {shard.size()} bytes, far more than its chunks can take", where=key
+            )
+        index = partial.load_index(shard, self.spec)
+        shard.let_go()
+        return shard, index
+
+    def _look(self, key: str, length: int, start: bool) -> StoredObject | None:
+        """A shard whose index of `length` bytes stands at its start or end; far away the index comes with the look."""
+        if not isinstance(self.store, FarStore):
+            size = self.store.size(key)
+            return None if size is None else StoredObject(self.store, key, size)
+        more = limits.SHARD_WHOLE_BYTES if self.read_whole else limits.SHARD_EDGE_BYTES
+        edge = self.store.get_edge(key, min(max(length, more), self._most(self.spec)), start=start)
+        if edge is None:
+            return None
+        data, size = edge
+        return StoredObject(self.store, key, size, data, 0 if start else size - len(data))
 
     # -- presence ---------------------------------------------------------------------------------------------------
 
@@ -439,11 +475,31 @@ class EncodedArray:
         if self.layout.shard is None:
             yield from stored
             return
-        for index in stored:
-            try:
-                yield from self._parts(index)
-            except InputError:
-                yield self._inside(index, (0,) * len(index))
+        for first in stored:  # alone, since often no more than that is wanted
+            yield from self._parts_or_first(first)
+            break
+        with Workers(INDEXES_AHEAD if self.store.far else 1) as workers:
+            for parts in workers.map(self._parts_or_first, stored):
+                yield from parts
+
+    def _parts_or_first(self, stored: ChunkIndex) -> list[ChunkIndex]:
+        """The stored chunks inside a shard; of a damaged one the first, whoever reads it meets the error."""
+        try:
+            return self._parts(stored)
+        except InputError:
+            return [self._inside(stored, (0,) * len(stored))]
+
+
+def expect_all(array: ChunkedArray) -> None:
+    """Say of an array, through whatever views, that every chunk of it is going to be read."""
+    if isinstance(array, Stack):
+        for part in array.parts:
+            if part is not None:
+                expect_all(part)
+    elif isinstance(array, AxisView | SamplesAsChannels):
+        expect_all(array.array)
+    elif isinstance(array, EncodedArray):
+        array.read_whole = True
 
 
 def _inner_shape(codecs: tuple[CodecSpec, ...], ndim: int) -> tuple[int, ...] | None:

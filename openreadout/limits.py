@@ -122,6 +122,15 @@ MAX_INDEX_BYTES = 16 * MIB
 REMOTE_SAMPLES = 64
 """Chunks of one array whose presence is asked for where a server does not list them, each with a request."""
 
+SHARD_EDGE_BYTES = 64 * KIB
+"""What is asked for with the index of a remote shard, which is then whole when it is small; an index may be longer."""
+
+SHARD_WHOLE_BYTES = 2 * MIB
+"""The same where every chunk of the array is going to be read."""
+
+SHARDS_HELD_BYTES = 64 * MIB
+"""Bytes of one store that came with the indexes of remote shards, and are kept for the chunks that lie in them."""
+
 REMOTE_THREADS = 16
 """Chunks of a remote input that are read at a time; they wait for the network more than for a processor."""
 
@@ -163,6 +172,7 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "MAX_KEPT_BYTES": (0, 1 << 40),
     "MAX_INDEX_BYTES": _SIZE,
     "REMOTE_SAMPLES": (2, 1024),
+    "SHARDS_HELD_BYTES": (0, 1 << 40),
 }
 """Limits that a user may set, with the least and the largest value.
 

@@ -50,6 +50,11 @@ class Selection:
     z: tuple[int, ...] | None = None
     region: tuple[int, int, int, int] | None = None
 
+    @property
+    def everything(self) -> bool:
+        """Whether nothing of an image that is chosen is left out."""
+        return self.t is self.c is self.z is self.region is None
+
     def indices(self, axis: str, size: int) -> list[int]:
         """The chosen indices of an axis; raises `UsageError` for one out of range."""
         chosen = getattr(self, axis)

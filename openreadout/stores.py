@@ -11,7 +11,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from openreadout import limits, system
 from openreadout.errors import CorruptDataError, FileError, storage_error
@@ -80,6 +80,19 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Release what is open."""
+        ...
+
+
+@runtime_checkable
+class FarStore(Protocol):
+    """What a store behind a URL can do beside, so that a shard takes one request before its first chunk."""
+
+    def get_edge(self, key: str, length: int, *, start: bool = False) -> tuple[bytes, int] | None:
+        """The last (with `start` the first) `length` bytes of a value and its whole length, None when it is absent.
+
+        All of a value that is no longer than that. The store keeps it for a while, for ranges that lie in it. Raises
+        what `Store.get` raises.
+        """
         ...
 
 
@@ -406,17 +419,39 @@ def open_store(path: str, *, trust_consolidated: bool = False) -> Store:
 
 
 class StoredObject:
-    """One value of a store, read by byte range."""
+    """One value of a store, read by byte range.
 
-    def __init__(self, store: Store, key: str, size: int) -> None:
+    Parameters
+    ----------
+    store : Store
+    key : str
+    size : int
+    held : bytes
+        A part of the value that is in memory already.
+    held_from : int
+        Where that part begins.
+    """
+
+    def __init__(
+        self, store: Store, key: str, size: int, held: bytes = b"", held_from: int = 0
+    ) -> None:
         self._store = store
         self._key = key
         self._size = size
+        self._held = held
+        self._held_from = held_from
 
     def size(self) -> int:
         return self._size
 
+    def let_go(self) -> None:
+        """Forget the part that is in memory."""
+        self._held = b""
+
     def read(self, offset: int, length: int) -> bytes:
+        held, inside = self._held, offset - self._held_from
+        if inside >= 0 <= length and inside + length <= len(held):
+            return held[inside : inside + length]
         data = (
             self._store.get_range(self._key, offset, length) if offset >= 0 and length >= 0 else b""
         )

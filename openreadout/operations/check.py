@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from openreadout import registry
+from openreadout.encoded import expect_all
 from openreadout.errors import (
     CorruptDataError,
     InputError,
@@ -95,7 +96,11 @@ class _Check:
         chosen = chosen_images(self.dataset, self.options.selection)
         if self.options.planes:
             self._refuse_unreadable(chosen)
-            refuse_unwalkable(self.dataset, self._walked(chosen), self.options.selection)
+            walked = self._walked(chosen)
+            refuse_unwalkable(self.dataset, walked, self.options.selection)
+            if self.options.selection.everything:
+                for _, image, level in walked:
+                    expect_all(image.levels[level].array)
         if self.dataset.inspect is not None:
             self.findings += self.dataset.inspect(self.options.full)
         done = ["metadata", "pyramid", "presence"]
@@ -181,6 +186,8 @@ class _Check:
         if problem is not None:
             self._add("array_metadata", "error", problem.message, number, level, problem.where)
             return
+        if self.options.full:
+            expect_all(array)
         edges = self._presence(number, level, array)
         if self.options.full:
             self._decode_all(number, level, array)

@@ -25,6 +25,7 @@ from openreadout.arrays import (
 )
 from openreadout.codecs import CodecChain
 from openreadout.contracts import ExportPlan, PlannedImage, PlannedLevel, Sink
+from openreadout.encoded import expect_all
 from openreadout.errors import StorageError, UnsupportedFeatureError
 from openreadout.operations.absence import (
     Stored,
@@ -273,6 +274,9 @@ class Writing:
     def _work(self, step: Pass) -> Callable[[Region], Block]:
         """What writes a block of a pass, and gives what is to be noted of it."""
         image = self.plan.images[step.image]
+        origin, _ = self._origin(step, image.levels[step.first])
+        if origin is not None:
+            expect_all(origin)
         watched = step.first == 0 and _wants_range(image)
         read = self._taker(image, step) or self._reader(image, step)
         stored = self._stored(image, step)

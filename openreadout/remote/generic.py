@@ -42,7 +42,9 @@ class SystemTransport:
             return None
         if offset is None and size > length:
             raise too_large(url, size, length)
-        stop = min(size, start + length)
+        return self._range(url, start, min(size, start + length), size)
+
+    def _range(self, url: str, start: int, stop: int, size: int) -> Answer | None:
         if stop <= start:
             return Answer(b"", size)
         data = self._ask(url, lambda place: self._system.cat_file(place, start=start, end=stop))
@@ -51,6 +53,12 @@ class SystemTransport:
         if len(data) != stop - start:
             raise failed(other_bytes(url))
         return Answer(bytes(data), size)
+
+    def tail(self, url: str, length: int) -> Answer | None:
+        size = self.size(url)
+        if size is None:
+            return None
+        return self._range(url, max(0, size - length), size, size)
 
     def size(self, url: str) -> int | None:
         said = self._ask(url, self._system.info)

@@ -20,6 +20,7 @@ from openreadout.errors import CorruptDataError, RemoteError
 from openreadout.remote.index import index_names
 from openreadout.remote.transport import (
     CONNECT_SECONDS,
+    NOT_UNDERSTOOD,
     PIECE,
     SILENCE_SECONDS,
     TRIES,
@@ -31,6 +32,7 @@ from openreadout.remote.transport import (
     other_bytes,
     pause,
     plain,
+    tail_by_size,
     too_large,
     wait_for,
 )
@@ -74,15 +76,21 @@ class _Again(Exception):  # noqa: N818 - no error, but the wish to try again
 
 
 class _Wanted(NamedTuple):
-    """Which bytes are wanted; `offset` None stands for all, of which there may be `length`."""
+    """Which bytes are wanted; `offset` None stands for all, of which there may be `length`.
+
+    With `last` it is the last `length` bytes, or all where there are no more.
+    """
 
     offset: int | None
     length: int
     tag: str | None
+    last: bool = False
 
     def headers(self) -> dict[str, str]:
         headers = dict(AS_IS)
-        if self.offset is not None:
+        if self.last:
+            headers["Range"] = f"bytes=-{self.length}"
+        elif self.offset is not None:
             headers["Range"] = f"bytes={self.offset}-{self.offset + self.length - 1}"
         if self.tag is not None:
             headers["If-Match"] = self.tag
@@ -93,14 +101,15 @@ class _Wanted(NamedTuple):
 class _Request(Generic[Result]):
     """What is asked of a server, and what makes a result of its response.
 
-    `no_head` is the result where the server does not know the method HEAD.
+    `otherwise` is the result of an answer that says that the server does not know what it was asked, `unknown`.
     """
 
     method: str
     url: str
     headers: Mapping[str, str]
     take: Callable[[aiohttp.ClientResponse], Awaitable[Result]]
-    no_head: Result | None = None
+    unknown: tuple[int, ...] = ()
+    otherwise: Result | None = None
 
 
 async def _client(**options: Any) -> aiohttp.ClientSession:
@@ -128,6 +137,8 @@ class HttpTransport:
         self._system = HTTPFileSystem(
             get_client=_client, loop=get_loop(), skip_instance_cache=True, use_listings_cache=False
         )
+        self._no_tails: set[str] = set()
+        """Servers that do not understand a range without a beginning."""
 
     def fetch(
         self, url: str, offset: int | None, length: int, tag: str | None = None
@@ -137,12 +148,32 @@ class HttpTransport:
         wanted = _Wanted(offset, length, tag)
         return self._ask(_Request("GET", url, wanted.headers(), lambda r: _body(r, url, wanted)))
 
+    def tail(self, url: str, length: int) -> Answer | None:
+        server = URL(url, encoded=True).authority
+        if server in self._no_tails:
+            return tail_by_size(self, url, length)
+        wanted = _Wanted(None, length, None, last=True)
+
+        async def last(response: aiohttp.ClientResponse) -> Answer:
+            return await _last(response, url, wanted)
+
+        answer = self._ask(
+            _Request("GET", url, wanted.headers(), last, (400, 405, 501), NOT_UNDERSTOOD)
+        )
+        if answer is not NOT_UNDERSTOOD:
+            return answer
+        answer = tail_by_size(self, url, length)
+        if answer is not None and (answer.total or 0) > length:
+            # some refuse a range that is longer than the value, and that tells nothing of other values
+            self._no_tails.add(server)
+        return answer
+
     def size(self, url: str) -> int | None:
         async def length(response: aiohttp.ClientResponse) -> int:
             told = response.headers.get("Content-Length", "")
             return int(told) if told.isascii() and told.isdigit() and len(told) < 19 else -1
 
-        found = self._ask(_Request("HEAD", url, AS_IS, length, no_head=-1))
+        found = self._ask(_Request("HEAD", url, AS_IS, length, (405, 501), -1))
         if found != -1:
             return found
         # a server that does not know HEAD, or answers it without a length
@@ -213,8 +244,8 @@ class HttpTransport:
             async with response:
                 if response.status in _MISSING:
                     return None
-                if request.method == "HEAD" and response.status in (405, 501):
-                    return request.no_head
+                if response.status in request.unknown:
+                    return request.otherwise
                 _refuse(response, url)
                 return await request.take(response)
         except RemoteError:  # which is an OSError too
@@ -258,16 +289,51 @@ def _refuse(response: aiohttp.ClientResponse, url: str) -> None:
     raise RemoteError(f"{shown(url)}: {words}", hint=_HINTS.get(status), path=url)
 
 
-async def _body(response: aiohttp.ClientResponse, url: str, wanted: _Wanted) -> Answer:
-    """The bytes of a response, no more than were wanted."""
+def _tag(response: aiohttp.ClientResponse) -> str | None:
+    """What changes with the value, where the server tells it for certain."""
+    tag = response.headers.get("ETag")
+    return None if tag is None or tag.startswith("W/") or len(tag) > 256 else tag
+
+
+def _refuse_packed(response: aiohttp.ClientResponse, url: str) -> None:
     coding = response.headers.get("Content-Encoding", "identity").lower()
     if coding not in ("identity", ""):
         raise RemoteError(
             f"{shown(url)}: the server packs what it was asked to give as it is ({coding[:40]})",
             path=url,
         )
-    tag = response.headers.get("ETag")
-    tag = None if tag is None or tag.startswith("W/") or len(tag) > 256 else tag
+
+
+async def _last(response: aiohttp.ClientResponse, url: str, wanted: _Wanted) -> Answer:
+    """The end of a value; `NOT_UNDERSTOOD` where it is not for certain the end that was asked for."""
+    _refuse_packed(response, url)
+    if response.status == 206:
+        span = _span(response)
+        if span is None or span.total is None or span.stop != span.total:
+            response.close()
+            return NOT_UNDERSTOOD
+        if span.start != max(0, span.total - wanted.length):
+            response.close()
+            return NOT_UNDERSTOOD
+        data = await _promised(response, url, span.stop - span.start)
+        return Answer(data, span.total, _tag(response))
+    total = response.content_length
+    if response.status == 416:
+        return Answer(b"", 0) if _total_of(response) == 0 else NOT_UNDERSTOOD
+    if total is not None and total > wanted.length:
+        response.close()
+        return NOT_UNDERSTOOD
+    data = await _read(response, wanted.length + 1)
+    if len(data) > wanted.length:
+        response.close()  # the whole value, which is not wanted, may have no end
+        return NOT_UNDERSTOOD
+    return Answer(data, len(data), _tag(response))
+
+
+async def _body(response: aiohttp.ClientResponse, url: str, wanted: _Wanted) -> Answer:
+    """The bytes of a response, no more than were wanted."""
+    _refuse_packed(response, url)
+    tag = _tag(response)
     if response.status == 416:
         return _past_the_end(response, url, wanted)
     if response.status == 206:
@@ -296,35 +362,61 @@ async def _body(response: aiohttp.ClientResponse, url: str, wanted: _Wanted) -> 
 def _past_the_end(response: aiohttp.ClientResponse, url: str, wanted: _Wanted) -> Answer:
     if wanted.offset is None:
         raise RemoteError(f"{shown(url)}: the server answered 416 without being asked for a range")
+    return Answer(b"", _total_of(response))
+
+
+def _total_of(response: aiohttp.ClientResponse) -> int | None:
+    """The length of the whole value, from an answer that a range lies behind its end."""
     total = response.headers.get("Content-Range", "").partition("/")[2]
-    return Answer(b"", int(total) if total.isascii() and total.isdigit() else None)
+    return int(total) if total.isascii() and total.isdigit() and len(total) < 19 else None
+
+
+class _Span(NamedTuple):
+    """The range that a response claims to be, and the length of the whole where it is told."""
+
+    start: int
+    stop: int
+    total: int | None
+
+
+def _span(response: aiohttp.ClientResponse) -> _Span | None:
+    """The range that a response claims to be (RFC 9110, section 14.4); None when that is no range."""
+    unit, _, rest = response.headers.get("Content-Range", "").strip().partition(" ")
+    span, _, total = rest.partition("/")
+    first, dash, last = span.partition("-")
+    numbers = (first, last) if total == "*" else (first, last, total)
+    if unit.lower() != "bytes" or not dash:
+        return None
+    if not all(n.isascii() and n.isdigit() and len(n) < 19 for n in numbers):
+        return None
+    found = _Span(int(first), int(last) + 1, None if total == "*" else int(total))
+    return found if found.start < found.stop else None
 
 
 async def _part(
     response: aiohttp.ClientResponse, url: str, wanted: _Wanted, tag: str | None
 ) -> Answer:
-    unit, _, rest = response.headers.get("Content-Range", "").strip().partition(" ")
-    span, _, total_text = rest.partition("/")
-    first, dash, last = span.partition("-")
-    numbers = (first, last) if total_text == "*" else (first, last, total_text)
-    good = unit.lower() == "bytes" and dash and wanted.offset is not None
-    if not good or not all(n.isascii() and n.isdigit() and len(n) < 19 for n in numbers):
+    span = _span(response)
+    if span is None or wanted.offset is None:
         raise other_bytes(url)
-    start, stop = int(first), int(last) + 1
-    total = None if total_text == "*" else int(total_text)
-    offset = wanted.offset or 0
-    most = offset + wanted.length
-    if start != offset or not start < stop <= most:
+    most = wanted.offset + wanted.length
+    if span.start != wanted.offset or span.stop > most:
         raise other_bytes(url)
-    if total is not None and (stop > total or stop < min(most, total)):
+    total = span.total
+    if total is not None and (span.stop > total or span.stop < min(most, total)):
         raise other_bytes(url)
-    data = await _read(response, stop - start + 1)
-    if len(data) > stop - start:
+    return Answer(await _promised(response, url, span.stop - span.start), total, tag)
+
+
+async def _promised(response: aiohttp.ClientResponse, url: str, length: int) -> bytes:
+    """The body of a response that is said to have `length` bytes."""
+    data = await _read(response, length + 1)
+    if len(data) > length:
         response.close()
         raise other_bytes(url)
-    if len(data) < stop - start:
+    if len(data) < length:
         raise _Again("the response ended before the bytes that it promised")
-    return Answer(data, total, tag)
+    return data
 
 
 async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:

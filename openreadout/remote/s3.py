@@ -18,6 +18,7 @@ from openreadout import limits
 from openreadout.errors import CorruptDataError, RemoteError
 from openreadout.remote.transport import (
     CONNECT_SECONDS,
+    NOT_UNDERSTOOD,
     PIECE,
     SILENCE_SECONDS,
     TRIES,
@@ -29,6 +30,7 @@ from openreadout.remote.transport import (
     other_bytes,
     pause,
     plain,
+    tail_by_size,
     too_large,
     wait_for,
 )
@@ -70,6 +72,8 @@ class S3Transport:
         )
         self._system.retries = 1  # the client itself tries again
         self._gate: asyncio.Semaphore | None = None
+        self._no_tails = False
+        """Whether the server does not understand a range without a beginning."""
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -91,6 +95,31 @@ class S3Transport:
             return self._ask(get, url)
         except _PastTheEndError:
             return Answer(b"", self.size(url))
+
+    def tail(self, url: str, length: int) -> Answer | None:
+        async def get() -> Answer:
+            try:
+                response = await self._call("get_object", url, Range=f"bytes=-{length}")
+            except Exception as error:  # s3fs, botocore and aiohttp have no common one
+                if _status(error) in (400, 501):
+                    return NOT_UNDERSTOOD
+                raise
+            async with response["Body"] as body:
+                return await _last(url, response, body, length)
+
+        if not self._no_tails:
+            try:
+                answer = self._ask(get, url)
+            except (
+                _PastTheEndError
+            ):  # there are no bytes, or the server refuses more than there are
+                return tail_by_size(self, url, length)
+            if answer is not NOT_UNDERSTOOD:
+                return answer
+        answer = tail_by_size(self, url, length)
+        if answer is not None and (answer.total or 0) > length:
+            self._no_tails = True
+        return answer
 
     def size(self, url: str) -> int | None:
         async def head() -> int:
@@ -385,34 +414,67 @@ def _parts(url: str) -> tuple[str, str]:
 
 async def _body(url: str, response: Any, body: Any, offset: int | None, length: int) -> Answer:
     promised = int(response.get("ContentLength", -1))
-    most = length + 1 if offset is None else length
     if offset is None and promised > length:
         raise too_large(url, promised, length)
     total = promised
     if offset is not None:
         total = _total(url, response.get("ContentRange"), offset, promised)
+    data = await _read(body, length + 1 if offset is None else length)
+    if offset is None and len(data) > length:
+        raise too_large(url, len(data), length)
+    return _answer(response, data, promised, total)
+
+
+async def _last(url: str, response: Any, body: Any, length: int) -> Answer:
+    """The end of an object; `NOT_UNDERSTOOD` where it is not for certain the end that was asked for."""
+    promised = int(response.get("ContentLength", -1))
+    if response.get("ContentRange") is None:  # the whole object
+        if not 0 <= promised <= length:
+            body.close()
+            return NOT_UNDERSTOOD
+        return _answer(response, await _read(body, length), promised, promised)
+    span = _span(response["ContentRange"])
+    if span is None or span[1] + 1 != span[2] or span[0] != max(0, span[2] - length):
+        body.close()
+        return NOT_UNDERSTOOD
+    if promised != span[2] - span[0]:
+        raise other_bytes(url)
+    return _answer(response, await _read(body, promised), promised, span[2])
+
+
+def _answer(response: Any, data: bytes, promised: int, total: int) -> Answer:
+    if 0 <= promised != len(data):
+        raise _ShortBodyError("the connection was cut inside the response")
+    written = response.get("LastModified")
+    return Answer(
+        data, total, response.get("ETag"), None if written is None else written.timestamp()
+    )
+
+
+async def _read(body: Any, most: int) -> bytes:
+    """Up to `most` bytes of a body; what comes after them is left where it is."""
     data = bytearray()
     while len(data) < most:
         piece = await body.read(min(PIECE, most - len(data)))
         if not piece:
             break
         data += piece
-    if offset is None and len(data) > length:
-        raise too_large(url, len(data), length)
-    if 0 <= promised != len(data):
-        raise _ShortBodyError("the connection was cut inside the response")
-    written = response.get("LastModified")
-    return Answer(
-        bytes(data), total, response.get("ETag"), None if written is None else written.timestamp()
-    )
+    return bytes(data)
 
 
 def _total(url: str, said: Any, offset: int, promised: int) -> int:
     """The length of the whole object, from the range that the server says it gives."""
+    span = _span(said)
+    if span is None or span[0] != offset or promised != span[1] + 1 - offset:
+        raise other_bytes(url)
+    return span[2]
+
+
+def _span(said: Any) -> tuple[int, int, int] | None:
+    """First byte, last byte and total of a `Content-Range`; None when it is none."""
     span, _, total = str(said or "").removeprefix("bytes ").partition("/")
     first, _, last = span.partition("-")
-    if not (first.isdigit() and last.isdigit() and total.isdigit()) or int(first) != offset:
-        raise other_bytes(url)
-    if promised != int(last) + 1 - offset:
-        raise other_bytes(url)
-    return int(total)
+    numbers = (first, last, total)
+    if not all(n.isascii() and n.isdigit() and len(n) < 19 for n in numbers):
+        return None
+    return int(first), int(last), int(total)

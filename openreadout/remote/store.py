@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from openreadout import limits
 from openreadout.errors import (
@@ -32,7 +32,7 @@ class RemoteStore:
     """The values below a URL, with the methods of the other stores.
 
     Metadata documents are kept, also that one is absent: a hierarchy is looked at as it was when it was opened.
-    Chunks are not kept.
+    Chunks are not kept, but for those that came with the index of their shard.
 
     Parameters
     ----------
@@ -63,6 +63,9 @@ class RemoteStore:
         self._noted: OrderedDict[str, bool] = OrderedDict()
         """Whether there is a value, of those that were asked for last."""
         self._held = _Held()
+        self._edges: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
+        """Parts of values that were fetched together, with where they begin; the last used at the end."""
+        self._edge_bytes = 0
 
     @property
     def can_list(self) -> bool:
@@ -104,13 +107,52 @@ class RemoteStore:
         if _is_document(key):
             data = self._document(key)
             return None if data is None else data[offset : offset + length]
-        return self._answer(key, offset, length)
+        part = self._from_edge(key, offset, length)
+        return self._answer(key, offset, length) if part is None else part
+
+    def _from_edge(self, key: str, offset: int, length: int) -> bytes | None:
+        """A range out of what is kept of a value; None when it is not all there."""
+        with self._lock:
+            start, data = self._edges.get(key, (0, b""))
+            if not data or not start <= offset <= offset + length <= start + len(data):
+                return None
+            self._edges.move_to_end(key)
+        return data[offset - start : offset - start + length]
+
+    def _keep_edge(self, key: str, start: int, data: bytes) -> None:
+        with self._lock:
+            self._edge_bytes += len(data) - len(self._edges.pop(key, (0, b""))[1])
+            self._edges[key] = start, data
+            while self._edge_bytes > limits.SHARDS_HELD_BYTES:
+                self._edge_bytes -= len(self._edges.popitem(last=False)[1][1])
+
+    def get_edge(self, key: str, length: int, *, start: bool = False) -> tuple[bytes, int] | None:
+        speaker, url = self._transport, child(self.path, key)
+        answer = self._asked(
+            key, lambda: speaker.fetch(url, 0, length) if start else speaker.tail(url, length)
+        )
+        if answer is None:
+            return None
+        total = answer.total
+        if total is None:
+            total = self.size(key) if len(answer.data) == length else len(answer.data)
+        if total is None or total < len(answer.data):
+            raise failed(changed(url))
+        if not self.live:
+            self._keep_edge(key, 0 if start else total - len(answer.data), answer.data)
+        return answer.data, total
 
     def _answer(self, key: str, offset: int | None, length: int) -> bytes | None:
+        url = child(self.path, key)
+        answer = self._asked(key, lambda: self._transport.fetch(url, offset, length))
+        return None if answer is None else answer.data
+
+    def _asked(self, key: str, ask: Callable[[], Answer | None]) -> Answer | None:
+        """What the server answers about a key, which is noted."""
         if self._known_absent(key):
             return None
         try:
-            answer = self._transport.fetch(child(self.path, key), offset, length)
+            answer = ask()
         except OpenReadoutError as error:
             self._place(error, key)
             raise
@@ -118,7 +160,7 @@ class RemoteStore:
             self._written[key] = answer.written
         if not _is_document(key) and not (self.live and answer is None):
             self.note(key, there=answer is not None)
-        return None if answer is None else answer.data
+        return answer
 
     def size(self, key: str) -> int | None:
         if _is_document(key):

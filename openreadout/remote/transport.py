@@ -64,6 +64,13 @@ class Transport(Protocol):
         """
         ...
 
+    def tail(self, url: str, length: int) -> Answer | None:
+        """The last `length` bytes, or all where there are no more, with the `total`; None when there is nothing.
+
+        One request where the server understands a range without a beginning, otherwise one more for the size.
+        """
+        ...
+
     def size(self, url: str) -> int | None:
         """Length of a value, None when there is none."""
         ...
@@ -119,6 +126,23 @@ class WritingTransport(Transport, Protocol):
     def delete(self, url: str, keys: Sequence[str]) -> None:
         """Remove keys below an address; one that is not there is no error."""
         ...
+
+
+NOT_UNDERSTOOD = Answer(b"", -1)
+"""Stands for what a server gave that did not understand a request for the end of a value."""
+
+
+def tail_by_size(speaker: Transport, url: str, length: int) -> Answer | None:
+    """The end of a value by its size and a range, for servers that understand nothing else."""
+    size = speaker.size(url)
+    if size is None:
+        return None
+    answer = speaker.fetch(url, max(0, size - length), min(length, size))
+    if answer is None or answer.total not in (None, size):
+        raise failed(changed(url))
+    if len(answer.data) != min(length, size):
+        raise failed(other_bytes(url))
+    return answer._replace(total=size)
 
 
 _TRANSPORTS: dict[str, Transport] = {}

@@ -156,6 +156,10 @@ class ShardingCodec:
 
     # -- reading by range -------------------------------------------------------------------------------------------
 
+    def index_place(self, spec: ChunkSpec) -> tuple[int, bool]:
+        """Length of the stored index, and whether it stands at the start of the shard."""
+        return self.index_bytes(spec), self.index_at_start
+
     def load_index(self, reader: RangeReader, spec: ChunkSpec) -> NDArray[Any]:
         """Read the index and check that every inner chunk lies inside the object.
 

@@ -13,17 +13,28 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote
 
-RANGE = re.compile(r"bytes=(\d+)-(\d*)$")
+RANGE = re.compile(r"bytes=(\d*)-(\d*)$")
 
 
 class Server(ThreadingHTTPServer):
-    """Gives the files of a folder. `fault(path, turn)` may name what goes wrong with a request, counted from 0."""
+    """Gives the files of a folder. `fault(path, turn)` may name what goes wrong with a request, counted from 0.
+
+    `suffix` is what it makes of a range without a beginning: `understood`, `whole` file, `first` bytes, or a status.
+    """
 
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, folder: Path, *, index: bool = False, ranges: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        index: bool = False,
+        ranges: bool = True,
+        suffix: str = "understood",
+    ) -> None:
         self.folder = folder
+        self.suffix = suffix
         self.index = index
         self.ranges = ranges
         self.fault: Callable[[str, int], str | None] = lambda path, turn: None
@@ -104,15 +115,19 @@ class Handler(BaseHTTPRequestHandler):
         if match is not None and match != headers["ETag"]:
             return self._send(412, b"changed", head)
         status, part, total = 200, data, len(data)
-        if wanted and self.server.ranges and fault != "whole":
-            start = int(wanted[1])
-            stop = min(int(wanted[2] or total) + 1, total)
+        suffix = self.server.suffix if wanted and not wanted[1] else ""
+        # some refuse only what is longer than the value
+        if suffix.isdigit() and (suffix != "416" or int(wanted[2]) > total):
+            return self._send(int(suffix), b"no", head)
+        if wanted and self.server.ranges and fault != "whole" and suffix != "whole":
+            start, stop = _span(wanted, total, suffix)
             if start >= total:
                 return self._send(416, b"", head, {"Content-Range": f"bytes */{total}"})
             if fault == "other range":
                 start, stop = start + 1, stop + 1
             status, part = 206, data[start:stop]
-            headers["Content-Range"] = f"bytes {start}-{stop - 1}/{total}"
+            told = {"no total": "*", "other total": total + 1}.get(fault, total)
+            headers["Content-Range"] = f"bytes {start}-{stop - 1}/{told}"
         if fault == "cut":
             return self._send(status, part, head, headers, cut=True)
         if fault == "endless":
@@ -153,6 +168,13 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
             self.connection.shutdown(socket.SHUT_RDWR)
             self.close_connection = True
+
+
+def _span(wanted: re.Match[str], total: int, suffix: str) -> tuple[int, int]:
+    """The bytes that a `Range` asks for, as a server that treats suffixes as it is told takes them."""
+    if suffix in ("understood", "416"):
+        return max(0, total - int(wanted[2])), total
+    return int(wanted[1] or 0), min(int(wanted[2] or total) + 1, total)
 
 
 @contextmanager
