@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.metadata
 import itertools
 import logging
 import math
@@ -34,11 +35,15 @@ LOSSES = 20
 """Workers that may be lost with one task before it is given up."""
 CONNECT_SECONDS = 20
 WAKE_SECONDS = 1
+ANSWER_SECONDS = 5
+"""Time for the scheduler to say which workers there are."""
 SILENT_SECONDS = 120
 """Time without any worker after which an export gives up."""
+POLL_SECONDS = 0.02
 STOP_SECONDS = 30
 """Time that is given to tasks that are under way when an export ends early."""
 MAX_LOCAL = 1024
+DISTRIBUTION = "openreadout-microscopy"
 _MALLOC = "distributed.nanny.pre-spawn-environ.MALLOC_"
 HOARDING = {f"{_MALLOC}TRIM_THRESHOLD_": 256 << 20, f"{_MALLOC}MMAP_THRESHOLD_": 32 << 20}
 """Dask has workers give freed memory back at 64 KiB, and the system then zeroes it anew for the next block."""
@@ -62,6 +67,12 @@ class Cluster:
             raise UsageError(
                 "--dask needs distributed", hint="pip install 'openreadout-microscopy[dask]'"
             ) from error
+        except Exception as error:  # its settings are read when it is imported
+            raise UsageError(
+                f"Dask cannot be loaded: {error}"[:300].partition("\n")[0],
+                hint="look at its settings: DASK_… in the environment, and the files that DASK_CONFIG names or "
+                "~/.config/dask holds",
+            ) from error
         self._dask: Any = distributed
         self.token = secrets.token_hex(8)
         self._stack = contextlib.ExitStack()
@@ -70,6 +81,7 @@ class Cluster:
         self._client: Any = None
         self._counted = -math.inf
         self._known = AHEAD
+        self._answers = True
 
     def __enter__(self) -> Cluster:
         _quiet()
@@ -96,6 +108,12 @@ class Cluster:
         except BaseException:
             self._close()
             raise
+        if local is None:
+            try:
+                self._same_versions()
+            except BaseException:
+                self._close()
+                raise
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -147,8 +165,39 @@ class Cluster:
         finally:
             comm.abort()
 
+    def _same_versions(self) -> None:
+        """Ask the workers that are there for their version: one without the program ends when a task is sent to it.
+
+        Raises
+        ------
+        UsageError
+            Some have another version, or none.
+        """
+        mine = own_version()
+        with contextlib.suppress(OSError, TimeoutError):  # busy ones find out with their first task
+            found = self._client.sync(
+                self._client._run,
+                importlib.metadata.version,
+                DISTRIBUTION,
+                on_error="return",
+                callback_timeout=CONNECT_SECONDS,
+            )
+            lacking = [n for n in found.values() if isinstance(n, ModuleNotFoundError)]
+            others = sorted({n for n in found.values() if isinstance(n, str) and n != mine})
+            if lacking or others:
+                has = f"version {', '.join(others)}" if others else "none"
+                raise UsageError(
+                    f"{self._address}: workers need version {mine} of {DISTRIBUTION}, and some have {has}"[
+                        :500
+                    ],
+                    hint="install the same version, with the same plugins, on every worker",
+                )
+
     def _started(self, count: int) -> Any:
-        """A scheduler in this process, with worker processes of their own."""
+        """A scheduler in this process, with worker processes of their own.
+
+        The settings are Dask's own: those of a user are for clusters of theirs, and some would end this one.
+        """
         import dask
 
         class Nanny(self._dask.Nanny):  # type: ignore[misc, name-defined]
@@ -158,7 +207,10 @@ class Cluster:
                 with _without_main():
                     return await super().instantiate()
 
-        with _deaf_children(), dask.config.set(HOARDING):
+        settings = dask.config.merge(*dask.config.defaults)
+        self._stack.enter_context(dask.config.set(settings))
+        self._stack.enter_context(dask.config.set(HOARDING))
+        with _deaf_children():
             cluster = self._dask.LocalCluster(
                 worker_class=Nanny,
                 n_workers=count,
@@ -225,11 +277,18 @@ class Cluster:
         return sum(self._seen().values())
 
     def _seen(self) -> dict[str, int]:
-        """Workers that the scheduler knows of, and their threads."""
+        """Workers that the scheduler knows of, and their threads; none where it does not answer for now."""
         try:
-            return dict(self._client.nthreads())
-        except (OSError, TimeoutError) as error:
+            found = self._client.sync(
+                self._client.scheduler.ncores, workers=None, callback_timeout=ANSWER_SECONDS
+            )
+        except TimeoutError:
+            self._answers = False
+            return {}
+        except OSError as error:
             raise self._lost() from error
+        self._answers = True
+        return dict(found)
 
     def _lost(self) -> StorageError:
         return StorageError(
@@ -240,20 +299,24 @@ class Cluster:
 
     def _next(self, ready: queue.SimpleQueue[Any], look: Callable[[], None]) -> Any:
         """The next task that has ended, however long it takes while there are workers."""
-        silent = 0
+        heard = time.monotonic()
         while True:
             with contextlib.suppress(queue.Empty):
                 return ready.get(timeout=WAKE_SECONDS)
             look()
             if self._client.status not in ("running", "connecting"):
                 raise self._lost()
-            silent = 0 if self._client.status == "running" and self._seen() else silent + 1
-            if silent >= SILENT_SECONDS:
-                raise StorageError(
-                    f"{self._address}: there has been no worker for {SILENT_SECONDS} seconds",
-                    path=self._address,
-                    hint="start workers",
-                )
+            if self._client.status == "running" and self._seen():
+                heard = time.monotonic()
+            if time.monotonic() - heard < SILENT_SECONDS:
+                continue
+            if not self._answers:
+                raise self._lost()
+            raise StorageError(
+                f"{self._address}: there has been no worker for {SILENT_SECONDS} seconds",
+                path=self._address,
+                hint="start workers; the logs of those that ended say why",
+            )
 
     def _outcome(self, future: Any, losses: int) -> tuple[bool, Any]:
         """Whether a task came to its end, and its result; one that was lost with its worker did not."""
@@ -281,13 +344,25 @@ class Cluster:
 
     def _stop(self, job: Job, futures: list[Any]) -> None:
         """End what is under way, and wait for it: no worker may write where things are about to be cleared away."""
-        if not futures:
-            return
-        remove(job.permit)  # tasks look for it before each block and each file
-        with contextlib.suppress(Exception):
-            self._client.cancel([f for f in futures if f.status == "pending"][::-1], force=True)
-        with contextlib.suppress(Exception):
-            self._dask.wait(futures, timeout=STOP_SECONDS)
+        remove(
+            job.permit
+        )  # tasks look for it before each block and each file, and those that wait when they begin
+        began = looked = time.monotonic()
+        with contextlib.suppress(OpenReadoutError):
+            while not all(future.done() for future in futures):
+                time.sleep(POLL_SECONDS)
+                now = time.monotonic()
+                if now - began > STOP_SECONDS:
+                    break
+                if now - looked > WAKE_SECONDS:
+                    looked = now
+                    if self._client.status != "running" or not self._seen():
+                        break
+
+
+def own_version() -> str:
+    """Of the distribution as it is installed here."""
+    return importlib.metadata.version(DISTRIBUTION)
 
 
 def _translated(error: BaseException) -> BaseException:
@@ -375,6 +450,8 @@ def _quiet() -> None:
     """Dask tells on stderr of every worker that is lost; here that is nothing to tell."""
     for name in (
         "distributed",
+        "distributed.client",
+        "distributed.core",
         "distributed.nanny",
         "distributed.scheduler",
         "distributed.worker",

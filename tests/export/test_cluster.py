@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import pickle
@@ -488,21 +489,70 @@ def test_the_address_of_a_worker_is_told_from_that_of_a_scheduler(
     assert "but a worker" in error["message"]
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True"},
-        {"DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "bogus"},
-    ],
-    ids=lambda settings: next(iter(settings)),
-)
-def test_settings_that_dask_cannot_start_with_are_told(settings, source, tmp_path, monkeypatch):
-    for name, value in settings.items():
+SETTINGS = {
+    "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True",
+    "DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "bogus",
+    "DASK_DISTRIBUTED__SCHEDULER__IDLE_TIMEOUT": "1s",
+    "DASK_DISTRIBUTED__WORKER__LIFETIME__DURATION": "1s",
+    "DASK_DISTRIBUTED__WORKER__PRELOAD": "no_such_module",
+}
+"""Of a user's cluster; a cluster that is started here could not live with them."""
+
+
+def test_settings_of_the_user_are_not_those_of_workers_here(source, tmp_path, monkeypatch):
+    for name, value in SETTINGS.items():
         monkeypatch.setenv(name, value)
-    error = finish(start(source, tmp_path / "o.ome.zarr", "--dask", "local:1"), code=5)
+    assert finish(start(source, tmp_path / "o.ome.zarr", "--no-sync", "--dask", "local:1"))[
+        "verified"
+    ]
+    assert names(tmp_path) == ["in", "o.ome.zarr"]
+
+
+def test_settings_that_dask_cannot_begin_with_are_told(cluster, source, tmp_path, monkeypatch):
+    monkeypatch.setenv("DASK_DISTRIBUTED__CLIENT__SCHEDULER_INFO_INTERVAL", "bogus")
+    error = finish(start(source, tmp_path / "o.ome.zarr", "--dask", cluster.address), code=5)
     assert "Dask could not be started" in error["message"]
     assert "settings" in error["hint"]
+    (tmp_path / "dask.yaml").write_text("a: [b")
+    monkeypatch.setenv("DASK_CONFIG", str(tmp_path / "dask.yaml"))
+    error = finish(start(source, tmp_path / "o.ome.zarr", "--dask", "local:1"), code=2)
+    assert "malformed" in error["message"]
+    assert names(tmp_path) == ["dask.yaml", "in"]
+
+
+@pytest.mark.parametrize(
+    ("distribution", "words"),
+    [("openreadout-microscopy", "version 0.1.0"), ("no-such-distribution", "none")],
+)
+def test_workers_of_another_version_are_found_at_the_start(
+    distribution, words, cluster, source, tmp_path, command, monkeypatch
+):
+    """One without the program would end with the first task that it gets, and say so in its log alone."""
+    monkeypatch.setattr(dask_workers, "DISTRIBUTION", distribution)
+    monkeypatch.setattr(dask_workers, "own_version", lambda: "9.9")
+    error = command(
+        "export", source, "--to", "ome-zarr", "-o", tmp_path / "o.ome.zarr", "--dask", cluster.address, code=2
+    )  # fmt: skip
+    assert f"need version 9.9 of {distribution}, and some have {words}" in error["message"]
+    assert "install the same version" in error["hint"]
     assert names(tmp_path) == ["in"]
+
+
+def test_a_scheduler_that_hangs_does_not_hold_up_a_signal(source, tmp_path):
+    own = Cluster(tmp_path)
+    try:
+        own.start()
+        own.slow(0.05)
+        running = start(source, tmp_path / "o.ome.zarr", *SMALL, "--dask", own.address)
+        wait_for_notes(running, tmp_path / ".o.ome.zarr.partial.parts")
+        own.scheduler.send_signal(signal.SIGSTOP)
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=100)
+        assert running.returncode == 130
+        assert "Traceback" not in out + err
+        assert not (tmp_path / "o.ome.zarr").exists()
+    finally:
+        own.stop()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
@@ -639,3 +689,35 @@ def test_whatever_a_task_raises_comes_back_as_one_of_our_errors(job):
         assert words in failure.error.message
         assert len(failure.error.message) < 700
         assert failure.error.__traceback__ is None
+
+
+def test_tasks_that_have_begun_are_waited_for_when_one_fails(job, cluster, tmp_path):
+    """Else they would go on writing where things are cleared away."""
+    job, tasks = job
+    given = iter(tasks[:4])
+
+    def work(job, task):  # sent as it is: workers cannot import this module
+        import pathlib
+        import time
+
+        from openreadout.errors import StorageError
+
+        name = "-".join(map(str, task.index))
+        (pathlib.Path(job.partial) / f"{name}.begun").touch()
+        time.sleep(0.4)
+        if name == "0-0-0":
+            raise StorageError("the disk is full")
+        time.sleep(1)
+        (pathlib.Path(job.partial) / f"{name}.ended").touch()
+        return name
+
+    with dask_workers.Cluster(cluster.address, None) as workers:
+        results = workers.map(work, job, lambda n: list(itertools.islice(given, n)), lambda: None)
+        with pytest.raises(OpenReadoutError, match="the disk is full"):
+            list(results)
+        found = names(tmp_path / "partial")
+    assert found.count("0-0-1.ended") == 1
+    assert sorted(n.removesuffix(".ended") for n in found if n.endswith(".ended")) == [
+        n.removesuffix(".begun") for n in found if n.endswith(".begun") and n != "0-0-0.begun"
+    ]
+    assert not (tmp_path / "permit").exists()
