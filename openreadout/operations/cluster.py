@@ -201,7 +201,10 @@ def _compare(
         _job(order, partial, cluster.token) as job,
         contextlib.closing(
             cluster.map(
-                compare_cell, job, lambda n: itertools.islice(tasks, n), lambda: run.advance(0)
+                compare_cell,
+                job,
+                lambda n: list(itertools.islice(tasks, n)),
+                lambda: run.advance(0),
             )
         ) as results,
     ):

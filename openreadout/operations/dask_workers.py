@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import importlib.metadata
 import itertools
 import logging
@@ -18,7 +19,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -29,7 +30,7 @@ from openreadout.system import remove
 
 Result = TypeVar("Result")
 
-AHEAD = 4
+AHEAD = 8
 """Tasks that the scheduler knows of, for each thread of a worker."""
 LOSSES = 20
 """Workers that may be lost with one task before it is given up."""
@@ -229,7 +230,7 @@ class Cluster:
         self,
         work: Callable[[Job, Task], Result],
         job: Job,
-        take: Callable[[int], Iterable[Task]],
+        take: Callable[[int], Sequence[Task]],
         look: Callable[[], None],
     ) -> Generator[Result, None, None]:
         """Run tasks on workers and give the results as they come.
@@ -242,23 +243,32 @@ class Cluster:
         under_way: dict[str, tuple[Task, int, Any]] = {}
         numbers = itertools.count()
 
-        def submit(task: Task, losses: int) -> None:
-            key = f"{work.__name__}-{job.token}-{next(numbers)}-{secrets.token_hex(4)}"
-            future = self._client.submit(attempt, work, job, task, key=key, pure=False)
-            under_way[key] = task, losses, future
-            future.add_done_callback(ready.put)
+        def submit(tasks: Sequence[Task], losses: int) -> None:
+            keys = [
+                f"{work.__name__}-{job.token}-{next(numbers)}-{secrets.token_hex(4)}" for _ in tasks
+            ]
+            do = functools.partial(attempt, work, job)
+            for task, future in zip(
+                tasks, self._client.map(do, tasks, key=keys, pure=False), strict=True
+            ):
+                under_way[future.key] = task, losses, future
+                future.add_done_callback(ready.put)
 
         try:
             while True:
-                for task in take(max(0, self._limit() - len(under_way))):
-                    submit(task, 0)
+                limit = self._limit()
+                if len(under_way) * 2 <= limit:
+                    # together, once a part of them has ended: each message costs the scheduler as much as a task
+                    new = take(limit - len(under_way))
+                    if new:
+                        submit(new, 0)
                 if not under_way:
                     return
                 future = self._next(ready, look)
                 task, losses, _ = under_way.pop(future.key)
                 done, value = self._outcome(future, losses)
                 if not done:
-                    submit(task, losses + 1)
+                    submit([task], losses + 1)
                     continue
                 yield value
         finally:
