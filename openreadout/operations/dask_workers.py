@@ -310,14 +310,20 @@ class Cluster:
     def _next(self, ready: queue.SimpleQueue[Any], look: Callable[[], None]) -> Any:
         """The next task that has ended, however long it takes while there are workers."""
         heard = time.monotonic()
+        there: set[str] = set()
+        gone: set[str] = set()
         while True:
             with contextlib.suppress(queue.Empty):
                 return ready.get(timeout=WAKE_SECONDS)
             look()
             if self._client.status not in ("running", "connecting"):
                 raise self._lost()
-            if self._client.status == "running" and self._seen():
+            if self._client.status == "running" and (seen := self._seen()):
                 heard = time.monotonic()
+                gone |= there - set(seen)
+                there = set(seen)
+                if len(gone) > max(LOSSES, 2 * len(there)):
+                    raise self._dying()  # before they take a task, so that none counts as lost
             if time.monotonic() - heard < SILENT_SECONDS:
                 continue
             if not self._answers:
@@ -345,12 +351,15 @@ class Cluster:
         if error is not None and not isinstance(error, self._dask.scheduler.KilledWorker):
             raise _translated(error)
         if losses >= LOSSES:
-            raise StorageError(
-                f"{LOSSES} workers were lost one after the other with the same part of the image",
-                path=self._address,
-                hint="look into the log of the workers; they may run out of memory, which --memory and --chunks change",
-            )
+            raise self._dying()
         return False, None
+
+    def _dying(self) -> StorageError:
+        return StorageError(
+            f"{LOSSES} workers were lost one after the other, and ended nothing",
+            path=self._address,
+            hint="look into the log of the workers; they may run out of memory, which --memory and --chunks change",
+        )
 
     def _stop(self, job: Job, futures: list[Any]) -> None:
         """End what is under way, and wait for it: no worker may write where things are about to be cleared away."""

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import pickle
+import queue
 import signal
 import socket
 import struct
@@ -16,6 +17,7 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -721,3 +723,17 @@ def test_tasks_that_have_begun_are_waited_for_when_one_fails(job, cluster, tmp_p
         n.removesuffix(".begun") for n in found if n.endswith(".begun") and n != "0-0-0.begun"
     ]
     assert not (tmp_path / "permit").exists()
+
+
+def test_workers_that_end_before_they_take_a_task_are_not_waited_for_without_end(monkeypatch):
+    """As those do whose memory limit is too small for the program itself, and that are started again each time."""
+    monkeypatch.setattr(dask_workers, "WAKE_SECONDS", 0.001)
+    numbers = itertools.count()
+    found = dask_workers.Cluster("tcp://127.0.0.1:1", None)
+    monkeypatch.setattr(found, "_client", SimpleNamespace(status="running"))
+    monkeypatch.setattr(found, "_seen", lambda: {f"worker-{next(numbers)}": 1})
+    with pytest.raises(OpenReadoutError, match="workers were lost") as caught:
+        found._next(queue.SimpleQueue(), lambda: None)
+    assert caught.value.exit_code == 5
+    assert "memory" in caught.value.hint
+    assert next(numbers) > dask_workers.LOSSES
