@@ -88,7 +88,7 @@ class Cluster:
         _quiet()
         local = _local_workers(self._address)
         if local is None:
-            self._ask()
+            _ask(self._dask, self._address)
         try:
             with deferred():
                 target = self._address if local is None else self._started(local)
@@ -98,10 +98,9 @@ class Cluster:
                 self._stack.callback(self._client.close, timeout=5)
         except Exception as error:  # whatever Dask raises says that it could not begin
             self._close()
+            said = f"{type(error).__name__}: {error}"[:300]
             raise StorageError(
-                f"--dask {self._address}: Dask could not be started ({type(error).__name__}: {error})"[
-                    :500
-                ],
+                f"--dask {self._address}: Dask could not be started ({said})",
                 path=self._address,
                 hint="look at its settings (DASK_… in the environment, dask.yaml), and whether the system allows more "
                 "processes and open files",
@@ -124,48 +123,6 @@ class Cluster:
         with deferred(), contextlib.suppress(OSError, TimeoutError):
             self._stack.close()
 
-    def _ask(self) -> None:
-        """Ask who answers at the address: Dask itself goes on trying for long, and complains on stderr.
-
-        Raises
-        ------
-        StorageError
-            It is no scheduler.
-        """
-        answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
-
-        def work() -> (
-            None
-        ):  # a thread of its own: a loop may be running in this one, as in a notebook
-            try:
-                place = self._dask.comm.get_address_host_port(self._address)
-                # nobody there is known at once so; Dask tries again until its time is over
-                socket.create_connection(place, timeout=CONNECT_SECONDS).close()
-                answer.put(asyncio.run(asyncio.wait_for(self._identity(), CONNECT_SECONDS)))
-            except Exception as error:  # what listens may send anything
-                answer.put(error)
-
-        threading.Thread(target=work, daemon=True).start()
-        found = answer.get()
-        kind = found.get("type") if isinstance(found, dict) else None
-        if kind != "Scheduler":
-            who = f"a {kind}".lower() if isinstance(kind, str) else "something else"
-            raise StorageError(
-                f"{self._address}: no Dask scheduler answers there"
-                + (f", but {who[:50]}" if isinstance(found, dict) else ""),
-                path=self._address,
-                hint="give the address that the scheduler prints, such as tcp://host:8786, or local:N",
-            ) from (found if isinstance(found, Exception) else None)
-
-    async def _identity(self) -> Any:
-        arguments = self._dask.security.Security().get_connection_args("client")
-        comm = await self._dask.comm.connect(self._address, timeout=CONNECT_SECONDS, **arguments)
-        try:
-            await comm.write({"op": "identity", "reply": True})
-            return await comm.read()
-        finally:
-            comm.abort()
-
     def _same_versions(self) -> None:
         """Ask the workers that are there for their version: one without the program ends when a task is sent to it.
 
@@ -186,11 +143,9 @@ class Cluster:
             lacking = [n for n in found.values() if isinstance(n, ModuleNotFoundError)]
             others = sorted({n for n in found.values() if isinstance(n, str) and n != mine})
             if lacking or others:
-                has = f"version {', '.join(others)}" if others else "none"
+                has = f"version {', '.join(others)}"[:300] if others else "none"
                 raise UsageError(
-                    f"{self._address}: workers need version {mine} of {DISTRIBUTION}, and some have {has}"[
-                        :500
-                    ],
+                    f"{self._address}: workers need version {mine} of {DISTRIBUTION}, and some have {has}",
                     hint="install the same version, with the same plugins, on every worker",
                 )
 
@@ -377,6 +332,47 @@ class Cluster:
                     looked = now
                     if self._client.status != "running" or not self._seen():
                         break
+
+
+def _ask(dask: Any, address: str) -> None:
+    """Ask who answers at an address: Dask itself goes on trying for long, and complains on stderr.
+
+    Raises
+    ------
+    StorageError
+        It is no scheduler.
+    """
+    answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    async def identity() -> Any:
+        arguments = dask.security.Security().get_connection_args("client")
+        comm = await dask.comm.connect(address, timeout=CONNECT_SECONDS, **arguments)
+        try:
+            await comm.write({"op": "identity", "reply": True})
+            return await comm.read()
+        finally:
+            comm.abort()
+
+    def work() -> None:
+        try:
+            place = dask.comm.get_address_host_port(address)
+            # nobody there is known at once so; Dask tries again until its time is over
+            socket.create_connection(place, timeout=CONNECT_SECONDS).close()
+            answer.put(asyncio.run(asyncio.wait_for(identity(), CONNECT_SECONDS)))
+        except Exception as error:  # what listens may send anything
+            answer.put(error)
+
+    # not in this thread, where a loop may be running, as in a notebook
+    threading.Thread(target=work, daemon=True).start()
+    found = answer.get()
+    kind = found.get("type") if isinstance(found, dict) else None
+    if kind != "Scheduler":
+        other = f", but a {kind}".lower()[:50] if isinstance(kind, str) else ""
+        raise StorageError(
+            f"{address}: no Dask scheduler answers there{other}",
+            path=address,
+            hint="give the address that the scheduler prints, such as tcp://host:8786, or local:N",
+        ) from (found if isinstance(found, Exception) else None)
 
 
 def own_version() -> str:
