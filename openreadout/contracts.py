@@ -186,14 +186,18 @@ class Share:
 
 
 class Journal(Protocol):
-    """Remembers the complete files of an output from one run to the next."""
+    """Remembers the complete values of an output from one run to the next."""
 
     def note(self, key: str, digest: str) -> None:
-        """Tell that a file has its name and all its bytes, whose XXH3 of 128 bits is `digest` in hex."""
+        """Tell that a value is complete, from any thread. The digest, 32 hex digits, changes with the value."""
         ...
 
-    def holds(self, key: str, file: str) -> bool:
-        """Whether the file at the path `file` is what an earlier run noted for a key."""
+    def noted(self, key: str) -> str | None:
+        """The digest that an earlier run noted for a key."""
+        ...
+
+    def flush(self) -> None:
+        """Bring what is noted to where a later run finds it; no other thread notes anything meanwhile."""
         ...
 
 
@@ -269,7 +273,7 @@ class Writer(Protocol):
 
         With `resume` a folder stands there that an earlier run of the same plan left: complete files stay, all others
         are removed. What is complete the `journal` knows, in which every file is noted; without one, files that have
-        their names are.
+        their names are. The same holds for the objects below an address.
         With `share` a folder stands there that others write to as well; such a sink is never finished.
         """
         ...

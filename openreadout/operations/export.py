@@ -99,11 +99,11 @@ def _write(order: Order, workers: Workers, progress: Progress | None) -> Written
 
 
 def _there(target: str) -> bool:
-    """Whether something is where the output is to be."""
+    """Whether something is where the output is to be, and no run is about to write it."""
     if is_url(target):
-        from openreadout.operations.remote_target import exists_remote
+        from openreadout.operations.remote_target import finished_remote
 
-        return exists_remote(target)
+        return finished_remote(target)
     return os.path.lexists(target)
 
 
@@ -113,8 +113,13 @@ def _output(order: Order) -> AbstractContextManager[Partial]:
     if is_url(target):
         from openreadout.operations.remote_target import guard_remote, remote_output
 
-        guard_remote(order.path, target, resume=options.resume)
-        return remote_output(target, overwrite=options.overwrite)
+        guard_remote(order.path, target)
+        return remote_output(
+            target,
+            overwrite=options.overwrite,
+            fingerprint=order.fingerprint(),
+            resume=options.resume,
+        )
     guard(order.path, order.members, target, overwrite=options.overwrite)
     _refuse_full_disk(order.plan, target)
     return partial_output(

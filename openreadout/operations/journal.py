@@ -1,7 +1,8 @@
-"""What one run noted of the files that it completed, so that a later one keeps those and no others.
+"""What one run noted of the values that it completed, so that a later one keeps those and no others.
 
 That a file is there says little: a kill leaves it as it was, but a machine that loses power may keep a name and lose
-the bytes behind it. A file counts as complete when its digest is the one that was noted once it had its name.
+the bytes behind it. A file counts as complete when its digest is the one that was noted once it had its name. An object
+in a bucket is there whole or not at all, but anybody may have put another one in its place: see `remote_journal`.
 """
 
 from __future__ import annotations
@@ -9,18 +10,54 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-
-import xxhash
+from typing import BinaryIO, NamedTuple
 
 from openreadout.errors import storage_error
+from openreadout.operations.claim import FINGERPRINT_HEX
 from openreadout.system import open_own
 
 LINE_BYTES = 1 << 16
-"""The longest line that is read: a digest and the key of a file."""
+"""The longest line that is read: a digest and the key of a value."""
 DIGEST_HEX = 32
 """Characters of a digest: XXH3 of 128 bits."""
+_HEAD = re.compile(rb"[0-9a-f]{%d}\n" % FINGERPRINT_HEX)
 _LINE = re.compile(rb"([0-9a-f]{%d}) ([^\n]+)" % DIGEST_HEX)
-_READ_BYTES = 1 << 20
+
+
+class Noted(NamedTuple):
+    """What notes say: the fingerprint of the run that made them, digests by key, and whether their last line is whole.
+
+    The fingerprint is empty, and nothing else counts, where the notes do not begin with one.
+    """
+
+    fingerprint: str
+    digests: dict[str, str]
+    whole: bool
+
+
+def head(fingerprint: str) -> bytes:
+    """The line that notes begin with."""
+    return fingerprint.encode("ascii") + b"\n"
+
+
+def line(key: str, digest: str) -> bytes:
+    """The line that notes a value."""
+    return f"{digest} {key}\n".encode()
+
+
+def read(file: BinaryIO) -> Noted:
+    """Read notes that may be cut, damaged or no notes at all. A line that was cut counts for nothing."""
+    first = file.readline(FINGERPRINT_HEX + 1)
+    found: dict[str, str] = {}
+    if not _HEAD.fullmatch(first):
+        return Noted("", found, whole=False)
+    while text := file.readline(LINE_BYTES):
+        match = _LINE.fullmatch(text.rstrip(b"\n"))
+        if match:
+            found[match[2].decode("utf-8", "replace")] = match[1].decode("ascii")
+        if not text.endswith(b"\n"):  # cut, or longer than any line of ours
+            return Noted(first.decode("ascii").rstrip("\n"), found, whole=False)
+    return Noted(first.decode("ascii").rstrip("\n"), found, whole=True)
 
 
 class Journal:
@@ -46,33 +83,26 @@ class Journal:
             self._fd = open_own(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         except OSError as error:
             raise storage_error(error, path) from error
-        head = fingerprint.encode("ascii")
         try:
             if resume:
-                self._known = self._read(head)
+                self._known = self._read(fingerprint)
             if not self._known:
                 os.ftruncate(self._fd, 0)
-                self._append(head + b"\n")
+                self._append(head(fingerprint))
         except OSError as error:
             os.close(self._fd)
             raise storage_error(error, path) from error
 
-    def _read(self, head: bytes) -> dict[str, str]:
-        """What is noted; nothing where it is of another run. A line that was cut counts for nothing."""
-        found: dict[str, str] = {}
+    def _read(self, fingerprint: str) -> dict[str, str]:
+        """What is noted; nothing where it is of another run."""
         with open(os.dup(self._fd), "rb") as file:
             file.seek(0)
-            if file.readline(len(head) + 1) != head + b"\n":
-                return {}
-            while line := file.readline(LINE_BYTES):
-                match = _LINE.fullmatch(line.rstrip(b"\n"))
-                if match:
-                    found[match[2].decode("utf-8", "replace")] = match[1].decode("ascii")
-                if not line.endswith(b"\n"):
-                    # cut, or longer than any line of ours
-                    self._append(b"\n")
-                    break
-        return found
+            noted = read(file)
+        if noted.fingerprint != fingerprint:
+            return {}
+        if not noted.whole:
+            self._append(b"\n")
+        return noted.digests
 
     def _append(self, data: bytes) -> None:
         view = memoryview(data)
@@ -82,26 +112,16 @@ class Journal:
     def note(self, key: str, digest: str) -> None:
         """Tell that a file has its name and all its bytes; from any thread."""
         try:
-            self._append(f"{digest} {key}\n".encode())
+            self._append(line(key, digest))
         except OSError as error:
             raise storage_error(error, self.path) from error
 
-    def holds(self, key: str, file: str) -> bool:
-        """Whether the file of a key is what an earlier run noted.
+    def noted(self, key: str) -> str | None:
+        """The digest that an earlier run noted of a file."""
+        return self._known.get(key)
 
-        Raises
-        ------
-        OSError
-            The file cannot be read.
-        """
-        expected = self._known.get(key)
-        if expected is None:
-            return False
-        hashed = xxhash.xxh3_128()
-        with open(file, "rb", buffering=0) as stream:
-            while data := stream.read(_READ_BYTES):
-                hashed.update(data)
-        return hashed.hexdigest() == expected
+    def flush(self) -> None:
+        """Every line is written at once."""
 
     def __enter__(self) -> Journal:
         return self

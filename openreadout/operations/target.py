@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from openreadout import contracts
 from openreadout.errors import OpenReadoutError, StorageError, UsageError, storage_error
 from openreadout.operations.claim import Claim, claimed
 from openreadout.operations.journal import Journal
@@ -108,7 +109,7 @@ class Partial:
 
     path: str
     resumed: bool
-    journal: Journal | None = None
+    journal: contracts.Journal | None = None
 
 
 @contextlib.contextmanager
@@ -150,13 +151,9 @@ def partial_output(
             claim.keep = False
         except BaseException as error:
             _remove_old(claim, target)
-            if not claim.replaced(path) and _worth_keeping(path, error):
+            if not claim.replaced(path) and came_from_outside(error) and _holds_any(path):
                 claim.keep = True
-                error.kept = path  # type: ignore[attr-defined]
-                if isinstance(error, OpenReadoutError):
-                    error.hint = (
-                        f"{error.hint.rstrip('.')}; then run the same command with --resume"
-                    )
+                tell_kept(error, path)
             else:
                 claim.keep = False
                 remove(path)
@@ -221,10 +218,7 @@ def _prepare(path: str, claim: Claim, fingerprint: str, target: str, *, resume: 
             )
         if resumed and claim.read() != fingerprint:
             claim.keep = True
-            raise UsageError(
-                f"{target}: cannot be resumed, the source or the options are not those of the run that was interrupted",
-                hint="run again without --resume to start anew",
-            )
+            raise not_the_same(target)
     if resumed:  # nothing is written to the lock file: between two steps of that nobody could go on
         return True
     remove(path)
@@ -237,12 +231,29 @@ def _prepare(path: str, claim: Claim, fingerprint: str, target: str, *, resume: 
     return False
 
 
-def _worth_keeping(path: str, error: BaseException) -> bool:
-    """Whether a later run can go on: the run was stopped from outside, and something is complete."""
-    outside = isinstance(error, KeyboardInterrupt | StorageError) and not isinstance(
-        error, UsageError
+def not_the_same(target: str) -> UsageError:
+    """The refusal to go on with what was made from something else."""
+    return UsageError(
+        f"{target}: cannot be resumed, the source or the options are not those of the run that was interrupted",
+        hint="run again without --resume to start anew",
     )
-    if not outside or not os.path.isdir(path):
+
+
+def came_from_outside(error: BaseException) -> bool:
+    """Whether a run was stopped from outside, so that a later one can go on."""
+    return isinstance(error, KeyboardInterrupt | StorageError) and not isinstance(error, UsageError)
+
+
+def tell_kept(error: BaseException, path: str) -> None:
+    """Note on the error what was kept, for whoever prints it."""
+    error.kept = path  # type: ignore[attr-defined]
+    if isinstance(error, OpenReadoutError):
+        error.hint = f"{error.hint.rstrip('.')}; then run the same command with --resume"
+
+
+def _holds_any(path: str) -> bool:
+    """Whether anything of a partial output is complete."""
+    if not os.path.isdir(path):
         return False
     return any(not name.endswith(".part") for _, _, names in os.walk(path) for name in names)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 import s3fs
@@ -146,10 +147,13 @@ class S3Transport:
         return Listing(frozenset(folders), frozenset(filter(None, files)))
 
     def walk(self, url: str) -> Iterator[tuple[str, int]] | None:
+        return ((key, size) for key, size, _ in self.tags(url))
+
+    def tags(self, url: str) -> Iterator[tuple[str, int, str]]:
         bucket, prefix = _parts(url)
         folder = f"{prefix}/" if prefix else ""
         return (
-            (entry["Key"][len(folder) :], int(entry["Size"]))
+            (entry["Key"][len(folder) :], int(entry["Size"]), str(entry.get("ETag", "")))
             for page in self._pages(url, bucket, folder, "")
             for entry in page.get("Contents", ())
             if not entry["Key"].endswith("/")
@@ -204,31 +208,36 @@ class S3Transport:
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def put(self, url: str, data: bytes) -> None:
+    def put(self, url: str, data: bytes) -> str:
         """Write one object; it appears when all of it has arrived."""
+        return self._written(self._put(url, data), url)
 
-        async def put() -> bool:
-            await self._call("put_object", url, Body=data)
-            return True
-
-        self._written(self._ask(put, url), url)
-
-    def put_new(self, url: str, data: bytes) -> bool:
+    def put_new(self, url: str, data: bytes) -> str | None:
         """Write one object unless there is one (a conditional write, which S3 knows since 2024)."""
+        return self._written(self._put(url, data, IfNoneMatch="*"), url) or None
 
-        async def put() -> bool:
+    def replace(self, url: str, data: bytes, tag: str) -> str | None:
+        """Write one object where the one with a tag is (a conditional write as well)."""
+        return self._put(url, data, IfMatch=tag) or None
+
+    def _put(self, url: str, data: bytes, **condition: str) -> str | None:
+        """The tag of what was written; empty where the condition is not met, None where there is no such bucket.
+
+        With `IfMatch`, None also says that there is no such object.
+        """
+
+        async def put() -> str:
             try:
-                await self._call("put_object", url, Body=data, IfNoneMatch="*")
+                return str((await self._call("put_object", url, Body=data, **condition))["ETag"])
             except Exception as error:  # s3fs, botocore and aiohttp have no common one
-                status = _status(error)
+                status = _status(error) if condition else None
                 if status in (409, 412):
-                    return False
+                    return ""
                 if status != 501:
                     raise
-                await self._call("put_object", url, Body=data)
-            return True
+                return str((await self._call("put_object", url, Body=data))["ETag"])
 
-        return self._written(self._ask(put, url), url)
+        return self._ask(put, url)
 
     def sweep(self, url: str) -> None:
         """Abort the uploads below an address that nobody completed: of a run that was killed, say."""
@@ -268,20 +277,20 @@ class S3Transport:
 
         return str(self._written(self._ask(send, url), url))
 
-    def complete(self, url: str, upload: str, tags: Sequence[str]) -> None:
+    def complete(self, url: str, upload: str, tags: Sequence[str]) -> str:
         """Make the object appear from its parts."""
         parts = [{"PartNumber": n, "ETag": tag} for n, tag in enumerate(tags, 1)]
 
-        async def complete() -> bool:
-            await self._call(
+        async def complete() -> str:
+            response = await self._call(
                 "complete_multipart_upload",
                 url,
                 UploadId=upload,
                 MultipartUpload={"Parts": parts},
             )
-            return True
+            return str(response["ETag"])
 
-        self._written(self._ask(complete, url), url)
+        return self._written(self._ask(complete, url), url)
 
     def drop(self, url: str, upload: str) -> None:
         """Forget the parts that were sent; without it they take room for ever."""
@@ -313,6 +322,22 @@ class S3Transport:
                         path=url,
                     )
                 )
+
+    def delete_same(self, url: str, tag: str) -> None:
+        """Remove one object unless it has another tag (a condition that S3 knows since 2025)."""
+
+        async def delete() -> bool:
+            try:
+                await self._call("delete_object", url, IfMatch=tag)
+            except Exception as error:  # s3fs, botocore and aiohttp have no common one
+                status = _status(error)
+                if status == 501:
+                    await self._call("delete_object", url)
+                elif status not in (409, 412):
+                    raise
+            return True
+
+        self._ask(delete, url)
 
     def _written(self, answer: Result | None, url: str) -> Result:
         if answer is None:
@@ -447,7 +472,11 @@ def _answer(response: Any, data: bytes, promised: int, total: int) -> Answer:
         raise _ShortBodyError("the connection was cut inside the response")
     written = response.get("LastModified")
     return Answer(
-        data, total, response.get("ETag"), None if written is None else written.timestamp()
+        data,
+        total,
+        response.get("ETag"),
+        None if written is None else written.timestamp(),
+        _date(response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")),
     )
 
 
@@ -460,6 +489,14 @@ async def _read(body: Any, most: int) -> bytes:
             break
         data += piece
     return bytes(data)
+
+
+def _date(said: Any) -> float | None:
+    """Seconds since 1970 of the date that an answer bears; None where it bears none."""
+    try:
+        return parsedate_to_datetime(str(said)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _total(url: str, said: Any, offset: int, promised: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import concurrent.futures
 import random
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from openreadout import limits
@@ -33,13 +33,14 @@ class Answer(NamedTuple):
     """Bytes that a server gave.
 
     `total` is the length of the whole value where the server tells it, `tag` what changes with the value, `written`
-    the seconds since 1970 at which it was written.
+    the seconds since 1970 at which it was written, and `served` those at which the answer was given, by the same clock.
     """
 
     data: bytes
     total: int | None = None
     tag: str | None = None
     written: float | None = None
+    served: float | None = None
 
 
 class Listing(NamedTuple):
@@ -95,12 +96,23 @@ class Transport(Protocol):
 class WritingTransport(Transport, Protocol):
     """One that can also write; what is written appears when all of it has arrived."""
 
-    def put(self, url: str, data: bytes) -> None:
-        """Write one value."""
+    def put(self, url: str, data: bytes) -> str:
+        """Write one value; gives its tag."""
         ...
 
-    def put_new(self, url: str, data: bytes) -> bool:
-        """Write one value unless there is one; False when there is. Some servers write it all the same."""
+    def put_new(self, url: str, data: bytes) -> str | None:
+        """Write one value unless there is one; its tag, None when there is one. Some servers write it all the same."""
+        ...
+
+    def replace(self, url: str, data: bytes, tag: str) -> str | None:
+        """Write one value where the one with a tag is; the new tag, None where another or none is.
+
+        Some servers write it all the same.
+        """
+        ...
+
+    def tags(self, url: str) -> Iterator[tuple[str, int, str]]:
+        """Every key below an address with its size and its tag."""
         ...
 
     def sweep(self, url: str) -> None:
@@ -115,8 +127,8 @@ class WritingTransport(Transport, Protocol):
         """Send part `number` (from 1), at least 5 MiB but for the last; gives its tag."""
         ...
 
-    def complete(self, url: str, upload: str, tags: Sequence[str]) -> None:
-        """Make the value appear from its parts."""
+    def complete(self, url: str, upload: str, tags: Sequence[str]) -> str:
+        """Make the value appear from its parts; gives its tag."""
         ...
 
     def drop(self, url: str, upload: str) -> None:
@@ -126,6 +138,17 @@ class WritingTransport(Transport, Protocol):
     def delete(self, url: str, keys: Sequence[str]) -> None:
         """Remove keys below an address; one that is not there is no error."""
         ...
+
+    def delete_same(self, url: str, tag: str) -> None:
+        """Remove one value unless it has another tag. Some servers remove it all the same."""
+        ...
+
+
+def remove_keys(speaker: WritingTransport, url: str, keys: Iterable[str]) -> None:
+    """Remove keys below an address, those of the root first: what is half removed is no store any more."""
+    found = list(keys)
+    for at_root in (True, False):
+        speaker.delete(url, [key for key in found if ("/" not in key) is at_root])
 
 
 NOT_UNDERSTOOD = Answer(b"", -1)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 PARTIAL = ".part"
 """Ending of a file that is not complete."""
+_READ_BYTES = 1 << 20
 
 
 class Stream(Protocol):
@@ -134,7 +135,10 @@ class Folder:
     def _is_whole(self, key: str, file: str) -> bool:
         if os.path.islink(file) or not os.path.isfile(file) or key.endswith(PARTIAL):
             return False
-        return self._journal is None or self._journal.holds(key, file)
+        if self._journal is None:
+            return True
+        noted = self._journal.noted(key)
+        return noted is not None and noted == _digest_of(file)
 
     def complete(self, key: str) -> bool:
         return key in self._there
@@ -207,6 +211,14 @@ class Folder:
             stream.drop()
 
 
+def _digest_of(file: str) -> str:
+    hashed = xxhash.xxh3_128()
+    with open(file, "rb", buffering=0) as stream:
+        while data := stream.read(_READ_BYTES):
+            hashed.update(data)
+    return hashed.hexdigest()
+
+
 class _FileStream:
     """A file that is written under a temporary name."""
 
@@ -254,11 +266,11 @@ class _FileStream:
                 os.unlink(self._partial)
 
 
-def open_bucket(url: str) -> Output:
+def open_bucket(url: str, *, resume: bool, journal: Journal | None) -> Output:
     """An output in an object store."""
     from openreadout_ome_zarr_writer.bucket import Bucket
 
-    return Bucket(url)
+    return Bucket(url, resume=resume, journal=journal)
 
 
 # -- archives --------------------------------------------------------------------------------------

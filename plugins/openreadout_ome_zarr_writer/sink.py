@@ -50,7 +50,7 @@ class OmeZarrSink:
         self._output: Output = (
             Archive(path, all_documents(plan, widest(plan)))
             if archive
-            else open_bucket(path)
+            else open_bucket(path, resume=resume, journal=journal)
             if is_url(path)
             else Folder(path, resume=resume, share=share, journal=journal)
         )

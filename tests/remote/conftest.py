@@ -50,6 +50,46 @@ def server(fixtures):
         yield running
 
 
+@pytest.fixture(scope="module")
+def moto():
+    """The door of moto's S3 server, and a client of it; the server has three buckets."""
+    boto3 = pytest.importorskip("boto3")
+    from s3_server import moto_server
+
+    with moto_server() as (door, endpoint):
+        client = boto3.client(
+            "s3",
+            region_name="us-east-1",
+            aws_access_key_id="testing",
+            aws_secret_access_key="testing",  # noqa: S106 - what moto takes
+            endpoint_url=endpoint,
+        )
+        for bucket in ("public", "private", "target"):
+            client.create_bucket(Bucket=bucket)
+        yield door, client
+
+
+@pytest.fixture
+def anonymous(moto, monkeypatch):
+    """No credentials in the environment."""
+    from openreadout.remote.s3 import CREDENTIALS
+
+    for name in CREDENTIALS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", moto[1].meta.endpoint_url)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
+
+
+@pytest.fixture
+def signed(anonymous, monkeypatch):
+    """Credentials that the server knows."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+
+
 @pytest.fixture
 def command(capsys):
     """Run the command here: exit code, standard output (parsed with `--json`) and standard error."""
