@@ -395,11 +395,11 @@ class EncodedArray:
         most, threads = (
             (limits.PRESENCE_SAMPLES, 1)
             if self.store.can_walk
-            else (limits.REMOTE_SAMPLES, limits.REMOTE_SAMPLES)
+            else (limits.REMOTE_SAMPLES, limits.REMOTE_THREADS)
         )
         step = max(1, -(-total // most))
         tried = [nth_index(n, self.grid) for n in range(0, total, step)]
-        with Workers(threads) as workers:
+        with Workers(min(threads, len(tried))) as workers:
             sizes = list(workers.map(lambda index: self.store.size(self.key(index)), tried))
         there = [index for index, size in zip(tried, sizes, strict=True) if size is not None]
         first, last = (there[0], there[-1]) if there else (None, None)

@@ -95,6 +95,19 @@ class FarStore(Protocol):
         """
         ...
 
+    def expect(self, keys: Iterable[str]) -> None:
+        """Ask for metadata documents, and for the sizes of other values, all at once, before they are asked for singly.
+
+        What is known already is not asked for. Raises `RemoteError`; other errors wait for whoever wants the value.
+        """
+        ...
+
+
+def expect(store: Store, keys: Iterable[str]) -> None:
+    """Tell a store what is looked at next, documents and sizes; where each costs a request they are made at once."""
+    if isinstance(store, FarStore):
+        store.expect(keys)
+
 
 def join_key(*parts: str) -> str:
     """Join parts of a key; `""` and `/` parts vanish.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from openreadout.results import CheckReport, PlaneDigest
 from openreadout.workers import Workers
 
 if TYPE_CHECKING:
-    from openreadout.arrays import ChunkedArray, ChunkIndex
+    from openreadout.arrays import ChunkedArray, ChunkIndex, Presence
 
 MAX_PER_ARRAY = 100
 """Damaged chunks of one array that are listed one by one; the rest are counted."""
@@ -76,6 +77,27 @@ def _stopped(error: CorruptDataError) -> Finding:
     return Finding(error.finding, "error", error.message, location=error.where)
 
 
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    """What a look at an array gave: what is wrong with its codecs, which chunks there are, and those that are bad."""
+
+    problem: OpenReadoutError | None
+    presence: Presence | None = None
+    error: OpenReadoutError | None = None
+    bad: tuple[tuple[ChunkIndex, OpenReadoutError], ...] = ()
+
+
+def _bad(
+    array: ChunkedArray, indices: Iterable[ChunkIndex]
+) -> Iterator[tuple[ChunkIndex, OpenReadoutError]]:
+    """The chunks among these that do not decode, with what is wrong."""
+    for index in indices:
+        try:
+            array.read_chunk(index)
+        except InputError as error:
+            yield index, error.lightened()
+
+
 class _Check:
     """One run over an opened data set."""
 
@@ -104,10 +126,13 @@ class _Check:
         if self.dataset.inspect is not None:
             self.findings += self.dataset.inspect(self.options.full)
         done = ["metadata", "pyramid", "presence"]
-        for number, image in chosen:
-            self._structure(number, image)
-            for level in range(len(image.levels)):
-                self._array(number, image, level)
+        jobs = ((image, level.array) for _, image in chosen for level in image.levels)
+        # ahead of the findings, which come in order: the arrays of a plate are many, and may be far away
+        with closing(self.workers.map(self._probe, jobs)) as probes:
+            for number, image in chosen:
+                self._structure(number, image)
+                for level in range(len(image.levels)):
+                    self._array(number, image, level, next(probes))
         done.append(
             "all chunks decoded" if self.options.full else "first and last chunk of each array"
         )
@@ -170,37 +195,47 @@ class _Check:
             for f in self.findings
         )
 
-    def _array(self, number: int, image: Image, level: int) -> None:
-        array = image.levels[level].array
+    def _probe(self, job: tuple[Image, ChunkedArray]) -> _Probe:
+        """What is asked of an array before anything is reported of it; runs in any thread."""
+        image, array = job
+        problem = codec_problem(array) if image.readable else None
+        if problem is not None and not isinstance(problem, UnsupportedFeatureError):
+            return _Probe(problem)
+        if self.options.full:
+            expect_all(array)
+        try:
+            presence = array.presence()
+        except InputError as error:
+            return _Probe(problem, error=error.lightened())
+        edges = (presence.first, presence.last)
+        if self.options.full or problem is not None or not image.readable:
+            return _Probe(problem, presence)
+        tried = dict.fromkeys(index for index in edges if index is not None)
+        return _Probe(problem, presence, bad=tuple(_bad(array, tried)))
+
+    def _array(self, number: int, image: Image, level: int, probe: _Probe) -> None:
+        array, problem = image.levels[level].array, probe.problem
         if not image.readable:
             if level == 0:
                 text = f"data type {image.dtype} is not one of pixels"
                 self._add("unsupported_dtype", "info", text, number, level)
-            self._presence(number, level, array)
-            return
-        problem = codec_problem(array)
-        if isinstance(problem, UnsupportedFeatureError):
+        elif isinstance(problem, UnsupportedFeatureError):
             self._add("unsupported_codec", "info", problem.message, number, level)
-            self._presence(number, level, array)
-            return
-        if problem is not None:
+        elif problem is not None:
             self._add("array_metadata", "error", problem.message, number, level, problem.where)
             return
-        if self.options.full:
-            expect_all(array)
-        edges = self._presence(number, level, array)
-        if self.options.full:
+        self._presence(number, level, probe)
+        if self.options.full and image.readable and problem is None:
             self._decode_all(number, level, array)
-        else:
-            for index in dict.fromkeys(edges):
-                self._decode(number, level, array, index)
+        for index, error in probe.bad:
+            self._bad_chunk(number, level, array, index, error)
 
-    def _presence(self, number: int, level: int, array: ChunkedArray) -> list[ChunkIndex]:
-        try:
-            found = array.presence()
-        except InputError as error:
+    def _presence(self, number: int, level: int, probe: _Probe) -> None:
+        found, error = probe.presence, probe.error
+        if error is not None:
             self._add("chunk_decode", "error", error.message, number, level, error.where)
-            return []
+        if found is None:
+            return
         missing = found.total - found.stored
         self.chunks += found.total
         self.absent += missing
@@ -209,7 +244,6 @@ class _Check:
             text = f"{about}{missing} of {found.total} chunks are not stored and read as the fill value"
             self._add("missing_chunks", "info", text, number, level)
         self._strays(number, level, found.strays)
-        return [index for index in (found.first, found.last) if index is not None]
 
     def _strays(self, number: int, level: int, strays: tuple[str, ...]) -> None:
         for key in strays[:MAX_PER_ARRAY]:
@@ -226,12 +260,6 @@ class _Check:
             self._add("unexpected_file", "info", text, number, level)
 
     # -- decoding -----------------------------------------------------------------------------------------------
-
-    def _decode(self, number: int, level: int, array: ChunkedArray, index: ChunkIndex) -> None:
-        try:
-            array.read_chunk(index)
-        except InputError as error:
-            self._bad_chunk(number, level, array, index, error)
 
     def _decode_all(self, number: int, level: int, array: ChunkedArray) -> None:
         def one(index: ChunkIndex) -> tuple[ChunkIndex, OpenReadoutError | None]:

@@ -7,15 +7,15 @@ from typing import NamedTuple
 from openreadout.errors import UnsupportedFeatureError
 from openreadout.remote.store import DOCUMENTS, RemoteFile, RemoteStore
 from openreadout.remote.urls import name_of, parent
-from openreadout.workers import Workers
 
 FILE_ENDINGS = (
     ".tif", ".tiff", ".btf", ".tf2", ".tf8", ".ome", ".xml", ".ozx", ".zip", ".czi", ".nd2", ".lif", ".ims", ".h5",
 )  # fmt: skip
 """Endings of names that stand for files; whatever else has no metadata documents is tried as a file last."""
 _FIRST = "zarr.json"
-_OTHERS = (".zattrs", ".zgroup", ".zarray", "attributes.json", "s0/attributes.json")
-"""The last one is how a pyramid of N5 shows whose group has no attributes."""
+_SECOND = (".zattrs", "attributes.json")
+_THIRD = (".zgroup", ".zarray", "s0/attributes.json")
+"""What tells a group without attributes, and an array; the last one a pyramid of N5 whose group has no attributes."""
 
 
 class Look(NamedTuple):
@@ -28,7 +28,9 @@ class Look(NamedTuple):
 
 
 def look_at(url: str, *, trust_consolidated: bool = False) -> Look:
-    """Look at an address with as few requests as can be: one for Zarr v3, five more at once for Zarr v2 and N5.
+    """Look at an address with as few requests as can be: one for Zarr v3, two more at once for Zarr v2 and N5.
+
+    Groups without attributes take another three.
 
     Raises
     ------
@@ -51,19 +53,20 @@ def look_at(url: str, *, trust_consolidated: bool = False) -> Look:
     return Look(url, store, names, None)
 
 
+def _there(store: RemoteStore, names: tuple[str, ...]) -> set[str]:
+    store.expect(names)
+    return {name.partition("/")[0] for name in names if store.size(name) is not None}
+
+
 def _names(store: RemoteStore) -> frozenset[str]:
     listing = store.look()
     if listing is not None:
         return frozenset((*listing.folders, *listing.files))
     if store.size(_FIRST) is not None:
         return frozenset((_FIRST,))
-    with Workers(len(_OTHERS)) as workers:
-        sizes = list(workers.map(store.size, _OTHERS))
-    found = {
-        name.partition("/")[0]
-        for name, size in zip(_OTHERS, sizes, strict=True)
-        if size is not None
-    }
+    found = _there(store, _SECOND)
+    if _SECOND[0] not in found:
+        found |= _there(store, _THIRD)
     if not found:
         try:
             found.update(*store.list_dir(""))

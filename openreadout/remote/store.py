@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from openreadout import limits
 from openreadout.errors import (
     CorruptDataError,
+    InputError,
     OpenReadoutError,
     RemoteError,
     UnsupportedFeatureError,
@@ -16,12 +17,18 @@ from openreadout.errors import (
 from openreadout.limits import KIB, MIB
 from openreadout.remote.transport import Answer, Listing, changed, failed, too_large, transport
 from openreadout.remote.urls import child, shown
+from openreadout.workers import Workers
 
 ZARR_DOCUMENTS = ("zarr.json", ".zattrs", ".zgroup", ".zarray")
 DOCUMENTS = (*ZARR_DOCUMENTS, ".zmetadata", "attributes.json")
-"""Values that are metadata by their name: read whole, once, and kept."""
+"""Values that are metadata by their name: read whole, once, and kept. A folder that has one is a hierarchy."""
+XML = "METADATA.ome.xml"
+"""Another of them, which says nothing of the folder that it lies in."""
 CONSOLIDATED = ("zarr.json", ".zmetadata")
 """Documents of the root that hold copies of others, in Zarr v3 and v2."""
+AHEAD_BYTES = 16 * MIB
+MAX_AHEAD = 4096
+"""Documents and sizes that were asked for before anybody wanted them, and are kept until somebody does."""
 FEW_COPIES = 2
 """Fewer documents than this are read: to ask for their dates takes as many requests."""
 MAX_NOTED = 1 << 16
@@ -66,6 +73,9 @@ class RemoteStore:
         self._edges: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
         """Parts of values that were fetched together, with where they begin; the last used at the end."""
         self._edge_bytes = 0
+        self._ahead: OrderedDict[str, bytes | None] = OrderedDict()
+        self._ahead_bytes = 0
+        self._sizes: OrderedDict[str, int | None] = OrderedDict()
 
     @property
     def can_list(self) -> bool:
@@ -168,6 +178,9 @@ class RemoteStore:
             return None if data is None else len(data)
         if self._known_absent(key):
             return None
+        with self._lock:
+            if key in self._sizes:
+                return self._sizes.pop(key)
         try:
             return self._transport.size(child(self.path, key))
         except OpenReadoutError as error:
@@ -188,9 +201,51 @@ class RemoteStore:
         name = key.rpartition("/")[2]
         if self._copies is not None and name in self._copies:
             return None
-        data = self._answer(key, None, limits.MAX_JSON_BYTES)
+        with self._lock:
+            ahead = key in self._ahead
+            data = self._ahead.pop(key, None)
+            self._ahead_bytes -= len(data or b"")
+        if not ahead:
+            data = self._answer(key, None, _most(key))
         self._keep(key, data)
         return data
+
+    def expect(self, keys: Iterable[str]) -> None:
+        wanted = [key for key in dict.fromkeys(keys) if not self._is_known(key)]
+        if len(wanted) < 2 or self.live:
+            return
+        try:
+            with Workers(min(len(wanted), limits.MAX_REQUESTS)) as workers:
+                for _ in workers.map(self._ask_ahead, wanted):
+                    pass
+        except RemoteError as error:
+            raise failed(error) from error.__cause__  # it was noted for another thread
+
+    def _is_known(self, key: str) -> bool:
+        """Whether nothing need be asked to tell what a document holds, or what size another value has."""
+        with self._lock:
+            if key in self._kept or key in self._ahead or key in self._sizes:
+                return True
+        copied = self._copies is not None and key.rpartition("/")[2] in self._copies
+        return copied or self._known_absent(key)
+
+    def _ask_ahead(self, key: str) -> None:
+        if not _is_document(key):
+            size = self._transport.size(child(self.path, key))
+            with self._lock:
+                self._sizes[key] = size
+                while len(self._sizes) > MAX_AHEAD:
+                    self._sizes.popitem(last=False)
+            return
+        try:
+            data = self._answer(key, None, _most(key))
+        except InputError:
+            return  # whoever wants it meets the error again
+        with self._lock:
+            self._ahead[key] = data
+            self._ahead_bytes += len(data or b"")
+            while self._ahead_bytes > AHEAD_BYTES or len(self._ahead) > MAX_AHEAD:
+                self._ahead_bytes -= len(self._ahead.popitem(last=False)[1] or b"")
 
     def _keep(self, key: str, data: bytes | None) -> None:
         if self.live:
@@ -310,7 +365,13 @@ class RemoteStore:
 
 
 def _is_document(key: str) -> bool:
-    return key.rpartition("/")[2] in DOCUMENTS
+    name = key.rpartition("/")[2]
+    return name in DOCUMENTS or name == XML
+
+
+def _most(key: str) -> int:
+    """Bytes that a document may have."""
+    return limits.MAX_XML_BYTES if key.endswith(XML) else limits.MAX_JSON_BYTES
 
 
 class _Held(threading.local):

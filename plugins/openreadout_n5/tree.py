@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from openreadout import limits
@@ -16,7 +17,7 @@ from openreadout.errors import (
     OpenReadoutError,
 )
 from openreadout.model import Finding
-from openreadout.stores import Store, join_key, read_json
+from openreadout.stores import FarStore, Store, expect, join_key, read_json
 from openreadout_n5.attributes import ATTRIBUTES, DatasetInfo, is_dataset, parse_dataset
 
 MAX_SERIES = 10_000
@@ -133,8 +134,13 @@ def walk(store: Store, report: Report) -> Tree:
         A folder may not be read.
     """
     tree = Tree(store)
-    pending = deque([("", 0)])
+    pending, ahead = deque([("", 0)]), 0
     while pending:
+        if not ahead:
+            ahead = min(NODES_AHEAD, len(pending))
+            nearest = itertools.islice(pending, ahead)
+            expect(store, [join_key(path, ATTRIBUTES) for path, _ in nearest])
+        ahead -= 1
         path, depth = pending.popleft()
         if len(tree.nodes) >= limits.MAX_NODES:
             report.warn(
@@ -171,6 +177,10 @@ def _subfolders(store: Store, node: Node) -> list[str]:
     return [name for name in plain if not _loops(store, join_key(node.path, name))]
 
 
+SERIES_AHEAD = 32
+"""Members of a series that are looked for together, of one that has as many already."""
+NODES_AHEAD = 64
+"""Groups and datasets whose attributes are asked for together."""
 USUAL_SERIES = ("s", "c", "setup", "timepoint")
 """What groups call their numbered members: levels, channels, and BigDataViewer's setups and time points."""
 
@@ -182,18 +192,38 @@ def usual_names(store: Store, node: Node) -> list[str]:
     without attributes are found by the dataset `s0` in them.
     """
     named = dict.fromkeys(path.split("/")[0] for path in _named(node.attributes))
+    _look_ahead(store, node.path, [f"{series}0" for series in USUAL_SERIES])
     found = [name for name in named if _safe(name) and name]
     for series in USUAL_SERIES:
-        for number in range(MAX_SERIES):
-            name = f"{series}{number}"
-            if name in named:
-                continue
-            # a group may have no attributes of its own; its first level then shows that it is there
-            inside = (ATTRIBUTES, f"s0/{ATTRIBUTES}")
-            if all(store.size(join_key(node.path, name, key)) is None for key in inside):
-                break
-            found.append(name)
+        found += _in_series(store, node.path, series, named)
     return found
+
+
+def _in_series(store: Store, path: str, series: str, named: Container[str]) -> Iterator[str]:
+    """Names of the members of a series that are there and not named anyway, as many as follow one another from 0."""
+    looked = 0
+    for number in range(MAX_SERIES):
+        if number == looked:
+            looked += max(1, min(number, SERIES_AHEAD))
+            _look_ahead(store, path, [f"{series}{n}" for n in range(number, looked)])
+        name = f"{series}{number}"
+        if name in named:
+            continue
+        # a group may have no attributes of its own; its first level then shows that it is there
+        inside = (ATTRIBUTES, f"s0/{ATTRIBUTES}")
+        if all(store.size(join_key(path, name, key)) is None for key in inside):
+            return
+        yield name
+
+
+def _look_ahead(store: Store, path: str, names: Iterable[str]) -> None:
+    """Ask at once whether members of a group are there: for their own attributes, then for those of their `s0`."""
+    if not isinstance(store, FarStore):
+        return
+    own = {name: join_key(path, name, ATTRIBUTES) for name in names}
+    store.expect(own.values())
+    bare = [name for name, key in own.items() if store.size(key) is None]
+    store.expect(join_key(path, name, "s0", ATTRIBUTES) for name in bare)
 
 
 def _named(attributes: Mapping[str, Any]) -> Iterator[str]:

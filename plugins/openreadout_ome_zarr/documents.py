@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from openreadout.errors import CorruptDataError, OpenReadoutError
-from openreadout.stores import join_key, read_json
+from openreadout.stores import expect, join_key, read_json
 from openreadout_ome_zarr.checked import EMPTY, mapping
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from openreadout.stores import Store
 
 GROUP_KEYS = ("multiscales", "plate", "well", "bioformats2raw.layout", "labels", "series")
@@ -71,6 +73,24 @@ class Documents:
         if path not in self._groups:
             self._groups[path] = self._read(path)
         return self._groups[path]
+
+    def keys(self, path: str) -> list[str]:
+        """The documents that are asked for a group, where each costs a request."""
+        name = "zarr.json" if self.preferred == 3 else ".zattrs"
+        try:
+            return [key_of(path, name)]
+        except CorruptDataError:
+            return []  # whoever opens the path says so
+
+    def expect(self, paths: Iterable[str]) -> None:
+        """Tell the store that the groups at these paths are opened next."""
+        expect(self.store, [key for path in paths for key in self.keys(path)])
+
+    def attributes(self, path: str) -> Group | None:
+        """`group` for whoever wants attributes: a group of Zarr v2 without any need not be told from none."""
+        if self.preferred == 2 and self.settled and not self.store.can_walk:
+            return self.group(path) if self.store.size(join_key(path, ".zattrs")) else None
+        return self.group(path)
 
     def _read(self, path: str) -> Group | None:
         order: tuple[int, ...] = (3, 2) if self.preferred == 3 else (2, 3)

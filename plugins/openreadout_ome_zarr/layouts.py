@@ -16,6 +16,8 @@ from openreadout.errors import (
     UnsupportedFeatureError,
 )
 from openreadout.model import Finding, Image, Plate, Well
+from openreadout.stores import expect
+from openreadout_ome_zarr.ahead import BATCH, Ahead, batches
 from openreadout_ome_zarr.checked import EMPTY, clean, items, mapping, text, whole
 from openreadout_ome_zarr.documents import Documents, Group, key_of
 from openreadout_ome_zarr.images import CARRIED_KEY, Arrays, Fault, Request, build_image
@@ -79,6 +81,7 @@ class Opening:
         if older:
             self.documents.preferred = 2
         self.arrays = Arrays(store, lookup)
+        self.ahead = Ahead(store, self.documents)
         self.images: list[Image] = []
         self.findings: list[Finding] = []
         self.plate: Plate | None = None
@@ -151,6 +154,7 @@ class Opening:
 
     def _open_single(self, root: Group) -> None:
         self._note_version(root, required=True)
+        self.ahead.images([""], f"OME/{SIBLING_XML}")
         ome = self._read_xml(f"OME/{SIBLING_XML}")
         self._add_group(
             root, ome=ome.images[0] if ome is not None and len(ome.images) == 1 else None
@@ -199,16 +203,19 @@ class Opening:
             raise CorruptDataError("the plate lists no wells", where=root.document)
         series = self._plate_series()
         found = []
-        for member in self._members("", wells, "well", root.document, "path"):
-            try:
-                found.append(self._add_well(self._well_group(member.path), series))
-            except CorruptDataError as error:
-                self._left_out("well", f"well {member.path}", error)
+        for members in batches(self._members("", wells, "well", root.document, "path")):
+            self.ahead.wells([member.path for member in members])
+            for member in members:
+                try:
+                    found.append(self._add_well(self._well_group(member.path), series))
+                except CorruptDataError as error:
+                    self._left_out("well", f"well {member.path}", error)
         self.plate = _plate(block, tuple(found), root)
         self._labels += self._labels_of(root, None)[1]
 
     def _plate_series(self) -> Mapping[str, OmeImage]:
         """The OME images of a plate's fields by path, where bioformats2raw left its series list and OME-XML."""
+        expect(self.store, [f"OME/{SIBLING_XML}", *self.documents.keys("labels")])
         ome = self._read_xml(f"OME/{SIBLING_XML}")
         if ome is None:
             return EMPTY
@@ -281,17 +288,21 @@ class Opening:
 
     def _open_collection(self, root: Group) -> None:
         self._note_version(root, required=False)
+        keys = [*self.documents.keys("OME"), *self.documents.keys("labels")]
+        expect(self.store, [f"OME/{SIBLING_XML}", *keys])
         ome = self._read_xml(f"OME/{SIBLING_XML}") or self._sibling_xml(root)
         images = ome.images if ome is not None else ()
         listed = self._series_list()
-        paths = listed if listed is not None else self._numbered()
-        for n, path in enumerate(paths):
-            described = images[n] if n < len(images) else None
-            try:
-                group = self._image_group(path)
-                self._add_group(group, extra={"series": n}, ome=described)
-            except (CorruptDataError, UnsupportedFeatureError) as error:
-                self._left_out("series", f"series {path}", error)
+        numbered = enumerate(listed if listed is not None else self._numbered())
+        for batch in batches(numbered):
+            self.ahead.images([path for _, path in batch])
+            for n, path in batch:
+                described = images[n] if n < len(images) else None
+                try:
+                    group = self._image_group(path)
+                    self._add_group(group, extra={"series": n}, ome=described)
+                except (CorruptDataError, UnsupportedFeatureError) as error:
+                    self._left_out("series", f"series {path}", error)
         self._labels += self._labels_of(root, None)[1]
 
     def _series_list(self) -> list[str] | None:
@@ -360,12 +371,13 @@ class Opening:
         """Open every image group below a root without NGFF metadata, in natural order of their paths."""
         if root.ngff.get("version") is not None:
             self._note_version(root, required=False)
-        paths = sorted(self._image_groups(), key=_natural)
-        for path in paths:
-            try:
-                self._add_group(self._image_group(path), extra={})
-            except (CorruptDataError, UnsupportedFeatureError) as error:
-                self._left_out("image", f"the image {path}", error)
+        for paths in batches(sorted(self._image_groups(), key=_natural)):
+            self.ahead.images(paths)
+            for path in paths:
+                try:
+                    self._add_group(self._image_group(path), extra={})
+                except (CorruptDataError, UnsupportedFeatureError) as error:
+                    self._left_out("image", f"the image {path}", error)
         if self.images:
             self._note(
                 "below",
@@ -499,7 +511,7 @@ class Opening:
         """Names of a group's labels, each once, and what is to be opened after all images."""
         path = f"{group.path}/labels" if group.path else "labels"
         try:
-            labels = self.documents.group(path)
+            labels = self.documents.attributes(path)
         except CorruptDataError as error:
             self._left_out("labels", f"the labels of {group.path or '/'}", error)
             return (), []
@@ -507,6 +519,7 @@ class Opening:
         if labels is None or not isinstance(listed, list):
             return (), []
         members = list(self._members(path, listed, "label", labels.document))
+        self.ahead.images([member.path for member in members[:BATCH]])
         pending = [PendingLabel(member.path, image) for member in members]
         there = tuple(member.name for member in members if self._is_there(member.path))
         return there, pending

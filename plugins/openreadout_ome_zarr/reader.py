@@ -52,7 +52,7 @@ def _dataset(path: str, store: Store, found: Found) -> Dataset:
     def inspect(full: bool) -> Iterable[Finding]:
         from openreadout_ome_zarr.rules import inspect_groups
 
-        return inspect_groups(store, found.images)
+        return inspect_groups(store, found.images, found.zarr_format)
 
     version = found.version or "version unknown"
     return Dataset(

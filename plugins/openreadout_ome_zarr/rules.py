@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from openreadout.errors import InputError
 from openreadout.model import Finding
+from openreadout_ome_zarr.ahead import batches
 from openreadout_ome_zarr.checked import items, mapping, number, whole
 from openreadout_ome_zarr.documents import Documents
 from openreadout_ome_zarr.ngff import version_of
@@ -29,9 +30,10 @@ MAX_SENTENCES = 50
 """Broken rules that are told of one document."""
 
 
-def inspect_groups(store: Store, images: Iterable[Image]) -> Iterator[Finding]:
-    """Findings on the metadata of the root, of its wells, and of every image's group."""
+def inspect_groups(store: Store, images: Iterable[Image], zarr_format: int) -> Iterator[Finding]:
+    """Findings on the metadata of the root, which is of a Zarr version, of its wells, and of every image's group."""
     documents = Documents(store)
+    documents.preferred, documents.settled = zarr_format, True
     numbers: dict[str, int | None] = {"": None}
     for n, image in enumerate(images):
         group = str(image.extra.get("group", "/")).strip("/")
@@ -40,7 +42,7 @@ def inspect_groups(store: Store, images: Iterable[Image]) -> Iterator[Finding]:
         well = image.extra.get("well")
         if isinstance(well, str):
             numbers.setdefault(well, None)
-    for path, number_ in numbers.items():
+    for path, number_ in _ahead(documents, numbers):
         try:
             group_ = documents.group(path)
         except InputError:
@@ -51,6 +53,14 @@ def inspect_groups(store: Store, images: Iterable[Image]) -> Iterator[Finding]:
                 yield Finding("metadata", "warning", sentence, number_, None, group_.document)
             for sentence in unmet_advice(group_.ngff)[:MAX_SENTENCES]:
                 yield Finding("metadata", "info", sentence, number_, None, group_.document)
+
+
+def _ahead(
+    documents: Documents, numbers: Mapping[str, int | None]
+) -> Iterator[tuple[str, int | None]]:
+    for batch in batches(numbers.items()):
+        documents.expect(path for path, _ in batch)
+        yield from batch
 
 
 def broken_rules(ngff: Mapping[str, Any]) -> list[str]:

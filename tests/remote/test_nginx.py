@@ -107,7 +107,7 @@ def test_every_plane_has_its_digest(nginx, command, fixtures, place):
     assert hashes(said["data"]["planes"]) == hashes(expected["planes"])
 
 
-@pytest.mark.parametrize(("data", "count"), [(ZARR3, 5), (ZARR2, 13), (ZIP, 1), (TIFF, 1)], ids=str)
+@pytest.mark.parametrize(("data", "count"), [(ZARR3, 5), (ZARR2, 9), (ZIP, 1), (TIFF, 1)], ids=str)
 def test_info_takes_the_requests_that_the_page_states(nginx, command, data, count):
     before = nginx.requests()
     assert command("info", f"{nginx.url}/files/{data}")[0] == 0

@@ -89,8 +89,8 @@ def test_the_size_of_a_file_is_told_and_that_of_a_folder_is_not(server, command,
         (ZARR3, 3 + 2),  # root, OME-XML, labels, and each of two levels
         (
             ZARR2,
-            9 + 2 * 2,
-        ),  # six documents, OME-XML, two for labels; each level, and where its chunks lie
+            5 + 2 * 2,
+        ),  # three documents, OME-XML, labels; each level, and where its chunks lie
         (ZIP, 1),
         (TIFF, 1),
     ],
