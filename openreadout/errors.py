@@ -125,6 +125,12 @@ class StorageError(OpenReadoutError, OSError):
         return OpenReadoutError.__str__(self)
 
 
+class UnseenError(StorageError):
+    """What another process is known to have written is not to be seen here yet (exit code 5)."""
+
+    default_hint = "the output must lie on a file system that shows to all what one has written"
+
+
 class FileError(StorageError, InputError):
     """A file or folder that the operating system does not let us read or write (exit code 5)."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 from openreadout import limits, registry
 from openreadout.arrays import ChunkIndex
 from openreadout.contracts import ExportPlan, Share
-from openreadout.errors import OpenReadoutError, StorageError, UsageError
+from openreadout.errors import OpenReadoutError, StorageError, UnseenError, UsageError
 from openreadout.model import Dataset
 from openreadout.operations.order import ExportOptions, plan_fingerprint, planned
 from openreadout.operations.readback import ReadBack
@@ -23,6 +24,8 @@ from openreadout.operations.walk import Pass
 from openreadout.operations.writing import Cell, Writing
 from openreadout.workers import Workers
 
+PAUSES = (0.1, 1, 3, 10, 30, 60)
+"""Seconds between looks for what another worker wrote: clients of NFS keep what they know of folders for a minute."""
 MAX_KEPT = 2
 """Data sets that a worker keeps open: the one that is worked on, and the one before it."""
 
@@ -102,14 +105,24 @@ def write_cell(job: Job, task: Task) -> Cell:
     """Write a cell; a second time, or at the same time as another worker, gives the same files."""
     job.permitted()
     plan = _opened(("plan", job.token, job.path), lambda: _plan(job))
-    sink = registry.find_writer("ome-zarr").create(
-        plan, job.partial, share=Share(job.options.sync, job.permitted)
-    )
+    for pause in (*PAUSES, None):
+        try:
+            return _written(job, plan, task)
+        except UnseenError:
+            if pause is None:
+                raise
+            time.sleep(pause)
+            job.permitted()
+    raise AssertionError("the last turn returns or raises")
+
+
+def _written(job: Job, plan: ExportPlan, task: Task) -> Cell:
+    share = Share(job.options.sync, job.permitted)
+    sink = registry.find_writer("ome-zarr").create(plan, job.partial, share=share)
+    step = task.step
+    whole = frozenset({(step.image, step.first)}) if task.whole else frozenset()
     try:
-        step = task.step
-        whole = frozenset({(step.image, step.first)}) if task.whole else frozenset()
-        run = _run(job, plan, sink, whole)
-        return next(run.write_cells(step, [task.index]))
+        return next(_run(job, plan, sink, whole).write_cells(step, [task.index]))
     except BaseException:
         sink.abort()
         raise

@@ -26,7 +26,7 @@ from openreadout.arrays import (
 from openreadout.codecs import CodecChain
 from openreadout.contracts import ExportPlan, PlannedImage, PlannedLevel, Sink
 from openreadout.encoded import expect_all
-from openreadout.errors import StorageError, UnsupportedFeatureError
+from openreadout.errors import UnseenError, UnsupportedFeatureError
 from openreadout.operations.absence import (
     Stored,
     absent_after,
@@ -403,7 +403,10 @@ class Writing:
             finished = self.sink.readable(step.image, step.first - 1)
             there = (finished.is_stored(n) for n in chunks_in(wide, finished.chunk_shape))
             if known and not all(there):
-                raise _unseen(step)
+                # read as absent it would become black pixels
+                raise UnseenError(
+                    f"image {step.image} level {step.first - 1}: chunks that were written are not to be seen here"
+                )
             if not known and not any(there):
                 return None, None
             block = read_region(finished, wide)
@@ -485,14 +488,6 @@ class Writing:
         self.done += size
         if self.progress is not None:
             self.progress(self.done, self.total)
-
-
-def _unseen(step: Pass) -> StorageError:
-    """What another process is known to have written is not there; read as absent it would become black pixels."""
-    return StorageError(
-        f"image {step.image} level {step.first - 1}: chunks that were written are not to be seen here",
-        hint="the output must lie on a file system that shows at once, to all, what one has written",
-    )
 
 
 def _observed(

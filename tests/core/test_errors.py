@@ -17,6 +17,7 @@ from openreadout.errors import (
     RemoteError,
     StorageError,
     UnknownFormatError,
+    UnseenError,
     UnsupportedFeatureError,
     UsageError,
     VerificationError,
@@ -37,6 +38,7 @@ CONTRACT = {
     StorageError: ("io", 5, OSError),
     InputError: ("error", 1, Exception),
     FileError: ("io", 5, OSError),
+    UnseenError: ("io", 5, OSError),
     UnsupportedFeatureError: ("unsupported_feature", 6, NotImplementedError),
 }
 

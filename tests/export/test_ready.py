@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from openreadout import registry
-from openreadout.errors import StorageError
-from openreadout.operations import storage, walk
+from openreadout.errors import UnseenError
+from openreadout.operations import cells, storage, walk
 from openreadout.operations.cells import Job, write_cell
 from openreadout.operations.order import ExportOptions, plan_fingerprint, planned
 from openreadout.operations.ready import Ready
@@ -177,17 +177,40 @@ def test_a_sparse_level_is_seen_as_a_whole_first(rig):
     assert first > last_of_source
 
 
-def test_chunks_that_another_wrote_and_that_are_not_seen_are_an_error(rig):
-    """On a file system that shows late what one has written they would read as the fill value."""
+@pytest.fixture
+def hidden(rig):
+    """A cell that is to be made from others, one of whose shards is not where it was written; and its place."""
     some = rig("run")
     ready = Ready(some.writing(), some.found)
     while (task := ready.take(1)[0]).step.first == 0:
         ready.done(write_cell(some.job, task))
     assert task.whole
-    level = some.folder / "partial" / some.plan.images[0].path / "0"
-    first = next(p for p in sorted((level / "c").rglob("*")) if p.is_file())
-    first.unlink()
-    with pytest.raises(StorageError, match="not to be seen") as caught:
-        write_cell(some.job, task)
+    chunks = some.folder / "partial" / some.plan.images[0].path / "0" / "c"
+    first = next(p for p in sorted(chunks.rglob("*")) if p.is_file())
+    elsewhere = first.rename(some.folder / "elsewhere")
+    return some.job, task, elsewhere, first
+
+
+def test_chunks_that_another_wrote_and_that_are_not_seen_are_an_error(hidden, monkeypatch):
+    """On a file system that shows late what one has written they would read as the fill value."""
+    job, task, *_ = hidden
+    monkeypatch.setattr(cells, "PAUSES", (0, 0))
+    with pytest.raises(UnseenError, match="not to be seen") as caught:
+        write_cell(job, task)
     assert caught.value.exit_code == 5
     assert "file system" in caught.value.hint
+
+
+def test_chunks_that_are_seen_a_little_later_are_waited_for(hidden, monkeypatch):
+    job, task, elsewhere, place = hidden
+    paused = []
+
+    def sleep(seconds):
+        paused.append(seconds)
+        if len(paused) == 2:
+            elsewhere.rename(place)
+
+    monkeypatch.setattr(cells.time, "sleep", sleep)
+    late = write_cell(job, task)
+    assert paused == list(cells.PAUSES[:2])
+    assert late == write_cell(job, task)
