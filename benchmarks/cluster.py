@@ -199,7 +199,7 @@ def told(source: Path) -> int:
             "0" * 16, str(source), f"{source}.partial", f"{source}.run", options,
             plan_fingerprint(plan, options),
         )  # fmt: skip
-        task = cells.attempt, cells.write_cell, job, (step, found[-1], ())
+        task = cells.attempt, cells.write_cell, job, cells.Task(step, found[-1])
     print(
         f"{len(found)} tasks; each is sent as {len(pickle.dumps(task))} bytes before Dask wraps it, "
         "and 16 more for each block when it is read back"
