@@ -50,7 +50,7 @@ class Job:
     def permitted(self) -> None:
         """Raise when nobody wants the result any more."""
         if not os.path.exists(self.permit):
-            raise OpenReadoutError(
+            raise StorageError(
                 "the export was ended, or this worker does not see its files",
                 path=self.permit,
                 hint="every worker needs the file system that the output lies on",

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 from openreadout import registry
-from openreadout.errors import OpenReadoutError, UsageError
+from openreadout.errors import StorageError, UsageError
 from openreadout.operations import dask_workers, walk
 from openreadout.operations.cells import Job, Task, compare_cell, write_cell
 from openreadout.operations.order import ExportOptions, Order, plan_fingerprint, planned
@@ -636,7 +636,7 @@ def test_a_task_that_nobody_wants_any_more_writes_nothing(job, tmp_path):
     job, tasks = job
     (tmp_path / "permit").unlink()
     for work in (write_cell, compare_cell):
-        with pytest.raises(OpenReadoutError, match="ended"):
+        with pytest.raises(StorageError, match="ended"):
             work(job, tasks[0])
     assert names(tmp_path / "partial") == []
 
