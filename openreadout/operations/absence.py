@@ -35,11 +35,22 @@ def listed(array: ChunkedArray) -> bool:
 
 
 def full(array: ChunkedArray) -> bool:
-    """Whether every chunk is known to be stored; not where reading each tells it as soon."""
+    """Whether every chunk is known to be stored; not where reading each tells it as soon.
+
+    Nor where chunks lie in shards: that a shard is there tells nothing of the chunks in it, and its index is read with
+    the first of them.
+    """
+    if isinstance(array, Stack):
+        return all(part is not None and full(part) for part in array.parts)
+    if isinstance(array, AxisView | SamplesAsChannels):
+        return full(array.array)
     if not listed(array):
         return False
-    if isinstance(array, EncodedArray) and (known := array.all_there()) is not None:
-        return known
+    if isinstance(array, EncodedArray):
+        if array.layout.shard is not None:
+            return False
+        if (known := array.all_there()) is not None:
+            return known
     presence = array.presence()
     return presence.exact and presence.stored >= presence.total
 

@@ -46,6 +46,7 @@ class Ready:
         self._numbers = itertools.count()
         self._begun: set[Key] = set()
         self._whole: set[Key] = set()
+        self._full: dict[Pass, bool] = {}
         self._done: Counter[Pass] = Counter()
         self._total: dict[Pass, int] = {}
         self._sizes: dict[Pass, tuple[int, ...]] = {}
@@ -73,7 +74,6 @@ class Ready:
         """The cells of a pass of which all that it reads is there, but for those that were begun or noted before."""
         indices = list(self._run.cells(step))
         self._total[step] = len(indices)
-        whole: bool | None = None
         for index in indices:
             key = key_of(step, index)
             if key in self._begun:
@@ -81,11 +81,17 @@ class Ready:
             self._begun.add(key)
             if key in self._found:
                 self._count(self._found[key])
-                continue
-            if whole is None:
-                whole = self._run.reads_whole(step)
-            yield Task(step, index, whole)
+            else:
+                yield Task(step, index, self._reads_whole(step, index))
         self._end(step)
+
+    def _reads_whole(self, step: Pass, index: ChunkIndex) -> bool:
+        """Whether every chunk of what a cell is made from is stored."""
+        if step in self._before:
+            return self._whole.issuperset(self._under(step, index))
+        if step not in self._full:
+            self._full[step] = self._run.reads_whole(step)
+        return self._full[step]
 
     def _count(self, cell: Cell) -> None:
         """Begin what has waited for a cell, if that was the last of it."""

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 from openreadout import registry
-from openreadout.errors import StorageError, UsageError
+from openreadout.errors import OpenReadoutError, StorageError, UsageError
 from openreadout.operations import dask_workers, walk
 from openreadout.operations.cells import Job, Task, compare_cell, write_cell
 from openreadout.operations.order import ExportOptions, Order, plan_fingerprint, planned
@@ -206,9 +206,14 @@ def sources(make, folder):
         make.image(folder / "s", [sparse], "yx", chunks=(16, 16)),
         ("--pyramid", "mean", "--levels", 3),
     )
+    yield (
+        "sparse in one shard",
+        make.image(folder / "o", [sparse], "yx", chunks=(16, 16)),
+        ("--pyramid", "mean", "--levels", 3, "--chunks", "16,16", "--shards", "704,704"),
+    )
 
 
-@pytest.mark.parametrize("kind", ["plain", "floats", "sparse"])
+@pytest.mark.parametrize("kind", ["plain", "floats", "sparse", "sparse in one shard"])
 def test_workers_give_the_bytes_of_one_process(kind, cluster, make, tmp_path, killing):
     source, options = next((s, o) for n, s, o in sources(make, tmp_path / "in") if n == kind)
     here = finish(start(source, tmp_path / "here.ome.zarr", *SMALL, *options))

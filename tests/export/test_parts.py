@@ -80,7 +80,9 @@ def sources(make, folder):
     yield "floats", make.image(folder / "floats", [floats], "cyx", chunks=(1, 40, 40)), ()
     sparse = np.zeros((300, 300), "uint16")
     sparse[250:270, 20:40] = 7
-    yield "sparse", make.image(folder / "sparse", [sparse], "yx", chunks=(16, 16)), ()
+    few = make.image(folder / "sparse", [sparse], "yx", chunks=(16, 16))
+    yield "sparse", few, ()
+    yield "sparse in one shard", few, ("--chunks", "16,16", "--shards", "304,304")
     copied = make.image(folder / "copied", [make.noise((120, 140))], "yx", chunks=(16, 16))
     yield "copied", copied, ("--shards", "32,32")
     yield "kept", copied, ("--codec", "keep", "--shards", "none")

@@ -440,6 +440,22 @@ def test_a_chunk_that_is_not_stored_is_not_stored_at_any_level(
     )
 
 
+@pytest.mark.parametrize("chunks", ["16,16", "8,8"])
+def test_a_chunk_that_a_shard_lacks_is_not_stored(chunks, make, tmp_path, export):
+    source = tmp_path / "a.ome.zarr"
+    make.image(source, [np.zeros((64, 64), "uint8")], "yx", chunks=(16, 16), shards=(64, 64))
+    array = zarr.open_array(source / "0")
+    array[16:32, 32:48] = array[48:, :16] = 3
+    target = tmp_path / "out.ome.zarr"
+    export(
+        source, target, "--pyramid", "mean", "--levels", 3, "--chunks", chunks, "--shards", "none"
+    )
+    side = int(chunks.partition(",")[0])
+    assert len(stored_files(target, "0")) == 2 * (16 // side) ** 2
+    assert len(stored_files(target, "1")) == 2
+    assert np.array_equal(zarr.open_array(target / "0", mode="r")[...], array[...])
+
+
 # -- corrections -----------------------------------------------------------------------------------
 
 
