@@ -35,6 +35,8 @@ AHEAD = 8
 LOSSES = 20
 """Workers that may be lost with one task before it is given up."""
 CONNECT_SECONDS = 20
+START_SECONDS = 60
+"""Time for a worker process here to begin; on a system that refuses it threads it never does."""
 WAKE_SECONDS = 1
 ANSWER_SECONDS = 5
 """Time for the scheduler to say which workers there are."""
@@ -175,6 +177,7 @@ class Cluster:
                 host="127.0.0.1",
                 dashboard_address="127.0.0.1:0",
                 memory_limit=None,
+                death_timeout=START_SECONDS,
                 silence_logs=logging.CRITICAL,
             )
         # it would swallow an interruption that comes in it
