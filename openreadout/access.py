@@ -17,6 +17,7 @@ from openreadout.arrays import (
     ChunkIndex,
     Region,
     chunks_in,
+    expect_all,
     place_chunk,
     read_region,
     region_shape,
@@ -25,6 +26,7 @@ from openreadout.arrays import (
 from openreadout.codecs import WIDENED, native
 from openreadout.errors import UsageError
 from openreadout.record import record
+from openreadout.remote.urls import is_url
 from openreadout.workers import Workers
 
 if TYPE_CHECKING:
@@ -76,7 +78,14 @@ def read(array: ChunkedArray, places: Sequence[Place], *, threads: int | None = 
         for place, size, axis in zip(places, array.shape, names, strict=True)
     ]
     region: Region = tuple((start, stop) for start, stop, _ in spans)
-    block = _block(array, region, threads)
+    whole = region_shape(region) == array.shape
+    if whole:
+        expect_all(array)
+    try:
+        block = _block(array, region, threads)
+    finally:
+        if whole:
+            expect_all(array, wanted=False)
     picks = tuple(
         slice(None, None, step) if isinstance(place, slice) else 0
         for place, (_, _, step) in zip(places, spans, strict=True)
@@ -86,6 +95,12 @@ def read(array: ChunkedArray, places: Sequence[Place], *, threads: int | None = 
     # a chunk may be a view of the bytes it was read from, which nobody could write to
     result: NDArray[Any] = part.copy() if wide is None and not part.flags.writeable else part
     return result if wide is None else result.astype(wide)
+
+
+def threads(origin: tuple[Origin, int] | None) -> int | None:
+    """How many chunks of an image are read at a time: of one behind a URL more than there are processors."""
+    far = origin is not None and is_url(origin[0].path)
+    return limits.REMOTE_THREADS if far else None
 
 
 def _block(array: ChunkedArray, region: Region, threads: int | None) -> NDArray[Any]:
@@ -112,7 +127,7 @@ def _block(array: ChunkedArray, region: Region, threads: int | None) -> NDArray[
     def place(index: ChunkIndex) -> None:
         place_chunk(out, region, array, index)
 
-    with Workers(threads) as workers:
+    with Workers(None if threads is None else min(threads, touched)) as workers:
         for _ in workers.map(place, chunks_in(region, array.chunk_shape)):
             pass
     return out
@@ -174,7 +189,9 @@ class Lazy:
 
     def __getitem__(self, places: Any) -> NDArray[Any]:
         given = places if isinstance(places, tuple) else (places,)
-        return read(self._array, (*given, *[slice(None)] * (self.ndim - len(given))))
+        places = (*given, *[slice(None)] * (self.ndim - len(given)))
+        # one thread is for whoever runs tasks to multiply, but several requests are waited for in the time of one
+        return read(self._array, places, threads=threads(self.image.origin) or 1)
 
 
 def task_chunks(array: ChunkedArray) -> tuple[int, ...]:

@@ -429,6 +429,25 @@ class SamplesAsChannels:
         return (index[:-1] for index in self.array.stored_indices())
 
 
+@runtime_checkable
+class ReadsWhole(Protocol):
+    """An array that reads otherwise where every chunk of it is wanted."""
+
+    read_whole: bool
+
+
+def expect_all(array: ChunkedArray, *, wanted: bool = True) -> None:
+    """Say of an array, through whatever views, that every chunk of it is going to be read, or no longer."""
+    if isinstance(array, Stack):
+        for part in array.parts:
+            if part is not None:
+                expect_all(part, wanted=wanted)
+    elif isinstance(array, AxisView | SamplesAsChannels):
+        expect_all(array.array, wanted=wanted)
+    elif isinstance(array, ReadsWhole):
+        array.read_whole = wanted
+
+
 def with_axes(array: ChunkedArray, axes: Sequence[int | None]) -> ChunkedArray:
     """`array` with the axes of `AxisView`, or itself when these are its own."""
     return array if list(axes) == list(range(len(array.shape))) else AxisView(array, tuple(axes))

@@ -12,12 +12,8 @@ from typing import TYPE_CHECKING, Any
 from openreadout import limits
 from openreadout.arrays import (
     ArrayLayout,
-    AxisView,
-    ChunkedArray,
     ChunkIndex,
     Presence,
-    SamplesAsChannels,
-    Stack,
     chunk_region,
     grid_shape,
     nth_index,
@@ -43,6 +39,8 @@ FEW_CHUNKS = 16
 """Chunks that are looked up one by one where listing their folders would cost more."""
 INDEXES_AHEAD = 8
 """Indexes of shards far away that are fetched at a time, ahead of the chunks that are read."""
+MAX_FETCHED = 1 << 16
+"""Shards far away that are fetched whole, and remembered; those after them are read chunk by chunk."""
 INDEX_CACHE = 64
 """Shard indexes kept for one array."""
 
@@ -135,6 +133,7 @@ class EncodedArray:
         self._indexes: OrderedDict[str, tuple[StoredObject, Any] | None] = OrderedDict()
         self._loading: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
+        self._fetched: set[str] = set()
         self.read_whole = False
         """Whether every chunk is going to be read, so that shards far away are fetched whole where they are small."""
         shard = _inner_shape(codecs, len(shape))
@@ -325,13 +324,22 @@ class EncodedArray:
         shard.let_go()
         return shard, index
 
+    def _wants_whole(self, key: str) -> bool:
+        """Whether a shard is to be fetched whole: once, since one that comes back was given up before it was read."""
+        with self._lock:
+            if not self.read_whole or key in self._fetched or len(self._fetched) >= MAX_FETCHED:
+                return False
+            self._fetched.add(key)
+            return True
+
     def _look(self, key: str, length: int, start: bool) -> StoredObject | None:
         """A shard whose index of `length` bytes stands at its start or end; far away the index comes with the look."""
         if not isinstance(self.store, FarStore):
             size = self.store.size(key)
             return None if size is None else StoredObject(self.store, key, size)
-        more = limits.SHARD_WHOLE_BYTES if self.read_whole else limits.SHARD_EDGE_BYTES
-        edge = self.store.get_edge(key, min(max(length, more), self._most(self.spec)), start=start)
+        more = length + limits.SHARD_WHOLE_BYTES if self._wants_whole(key) else 0
+        wanted = max(length, limits.SHARD_EDGE_BYTES, more)
+        edge = self.store.get_edge(key, min(wanted, self._most(self.spec)), start=start)
         if edge is None:
             return None
         data, size = edge
@@ -395,7 +403,7 @@ class EncodedArray:
         most, threads = (
             (limits.PRESENCE_SAMPLES, 1)
             if self.store.can_walk
-            else (limits.REMOTE_SAMPLES, limits.REMOTE_THREADS)
+            else (limits.REMOTE_SAMPLES, limits.MAX_REQUESTS)
         )
         step = max(1, -(-total // most))
         tried = [nth_index(n, self.grid) for n in range(0, total, step)]
@@ -488,18 +496,6 @@ class EncodedArray:
             return self._parts(stored)
         except InputError:
             return [self._inside(stored, (0,) * len(stored))]
-
-
-def expect_all(array: ChunkedArray) -> None:
-    """Say of an array, through whatever views, that every chunk of it is going to be read."""
-    if isinstance(array, Stack):
-        for part in array.parts:
-            if part is not None:
-                expect_all(part)
-    elif isinstance(array, AxisView | SamplesAsChannels):
-        expect_all(array.array)
-    elif isinstance(array, EncodedArray):
-        array.read_whole = True
 
 
 def _inner_shape(codecs: tuple[CodecSpec, ...], ndim: int) -> tuple[int, ...] | None:

@@ -125,8 +125,8 @@ REMOTE_SAMPLES = 64
 SHARD_EDGE_BYTES = 64 * KIB
 """What is asked for with the index of a remote shard, which is then whole when it is small; an index may be longer."""
 
-SHARD_WHOLE_BYTES = 2 * MIB
-"""The same where every chunk of the array is going to be read."""
+SHARD_WHOLE_BYTES = 4 * MIB
+"""The same beside the index, where every chunk of the array is going to be read."""
 
 SHARDS_HELD_BYTES = 64 * MIB
 """Bytes of one store that came with the indexes of remote shards, and are kept for the chunks that lie in them."""

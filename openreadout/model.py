@@ -293,7 +293,7 @@ class Image:
         array = access.full(self._level(level).array, self.axis_names)
         places: list[Place] = [t, c, z, y, x]
         places += [ALL] * (len(array.shape) - len(places))
-        return access.read(array, places, threads=None)
+        return access.read(array, places, threads=access.threads(self.origin))
 
     def to_dask(self, level: int = 0, chunks: Any = None) -> Any:
         """The level as a dask array: t, c, z, y, x, and samples for colour. Needs the extra `dask`.

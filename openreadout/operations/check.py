@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from openreadout import registry
-from openreadout.encoded import expect_all
+from openreadout.arrays import expect_all
 from openreadout.errors import (
     CorruptDataError,
     InputError,

@@ -19,13 +19,13 @@ from openreadout.arrays import (
     Region,
     chunk_region,
     chunks_in,
+    expect_all,
     grid_shape,
     read_region,
     region_shape,
 )
 from openreadout.codecs import CodecChain
 from openreadout.contracts import ExportPlan, PlannedImage, PlannedLevel, Sink
-from openreadout.encoded import expect_all
 from openreadout.errors import UnseenError, UnsupportedFeatureError
 from openreadout.operations.absence import (
     Stored,

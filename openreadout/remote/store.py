@@ -15,9 +15,17 @@ from openreadout.errors import (
     UnsupportedFeatureError,
 )
 from openreadout.limits import KIB, MIB
-from openreadout.remote.transport import Answer, Listing, changed, failed, too_large, transport
+from openreadout.remote.transport import (
+    WAKE_SECONDS,
+    Answer,
+    Listing,
+    changed,
+    failed,
+    too_large,
+    transport,
+)
 from openreadout.remote.urls import child, shown
-from openreadout.workers import Workers
+from openreadout.workers import Workers, given_up
 
 ZARR_DOCUMENTS = ("zarr.json", ".zattrs", ".zgroup", ".zarray")
 DOCUMENTS = (*ZARR_DOCUMENTS, ".zmetadata", "attributes.json")
@@ -401,6 +409,40 @@ class _Span(threading.local):
     data: bytes = b""
 
 
+class _Flight:
+    """A block that one thread is fetching and others wait for."""
+
+    def __init__(self) -> None:
+        self._landed = threading.Lock()
+        self._landed.acquire()
+        self._data: bytes | None = None
+
+    def land(self, data: bytes | None) -> None:
+        self._data = data
+        self._landed.release()
+
+    def wait(self, url: str) -> bytes | None:
+        """What was fetched, None where that failed; raises as soon as nobody wants the result any more."""
+        while not self._landed.acquire(timeout=WAKE_SECONDS):
+            if given_up():
+                raise RemoteError(f"{shown(url)}: no longer wanted", path=url)
+        self._landed.release()
+        return self._data
+
+
+def _runs(numbers: Iterable[int]) -> Iterator[range]:
+    """Numbers in rising order as ranges without gaps."""
+    start = stop = -1
+    for n in numbers:
+        if n != stop:
+            if stop > start:
+                yield range(start, stop)
+            start = n
+        stop = n + 1
+    if stop > start:
+        yield range(start, stop)
+
+
 class RemoteFile:
     """A file behind a URL, read by position; a change of it while it is read is an error.
 
@@ -417,6 +459,7 @@ class RemoteFile:
         self._transport = transport(url)
         self._lock = threading.Lock()
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        self._flying: dict[int, _Flight] = {}
         self._span = _Span()
         first = self._transport.fetch(url, 0, BLOCK_BYTES)
         if first is None:
@@ -452,7 +495,7 @@ class RemoteFile:
                 self._span.start, self._span.data = offset, data
             return data
         first, last = offset // BLOCK_BYTES, (offset + length - 1) // BLOCK_BYTES
-        data = b"".join(self._block(n) for n in range(first, last + 1))
+        data = b"".join(self._some(range(first, last + 1)))
         start = offset - first * BLOCK_BYTES
         return data[start : start + length]
 
@@ -466,19 +509,49 @@ class RemoteFile:
         """Drop what was fetched ahead."""
         self._span.data = b""
 
-    def _block(self, number: int) -> bytes:
+    def _some(self, numbers: range) -> list[bytes]:
+        """Blocks that follow one another: with one request those that nobody has or is waiting for."""
+        found: dict[int, bytes] = {}
+        mine: dict[int, _Flight] = {}
+        others: dict[int, _Flight] = {}
         with self._lock:
-            data = self._blocks.get(number)
-            if data is not None:
-                self._blocks.move_to_end(number)
-                return data
-        start = number * BLOCK_BYTES
-        data = self._fetch(start, min(BLOCK_BYTES, self.size - start))
+            for n in numbers:
+                if n in self._blocks:
+                    self._blocks.move_to_end(n)
+                    found[n] = self._blocks[n]
+                elif n in self._flying:
+                    others[n] = self._flying[n]
+                else:
+                    mine[n] = self._flying[n] = _Flight()
+        try:
+            for run in _runs(mine):
+                found.update(self._blocks_of(run))
+        finally:
+            self._land(mine, found)
+        for n, flight in others.items():
+            data = flight.wait(self.path)
+            found.update(self._blocks_of(range(n, n + 1)) if data is None else {n: data})
+        return [found[n] for n in numbers]
+
+    def _blocks_of(self, run: range) -> dict[int, bytes]:
+        start = run.start * BLOCK_BYTES
+        data = self._fetch(start, min(run.stop * BLOCK_BYTES, self.size) - start)
+        return {
+            n: data[at : at + BLOCK_BYTES]
+            for n, at in zip(run, range(0, len(data), BLOCK_BYTES), strict=True)
+        }
+
+    def _land(self, flights: dict[int, _Flight], found: dict[int, bytes]) -> None:
+        """Give what was fetched to whoever waits for it; None where it failed, so that they try themselves."""
         with self._lock:
-            self._blocks[number] = data
+            for n in flights:
+                self._flying.pop(n, None)
+                if n in found:
+                    self._blocks[n] = found[n]
             while len(self._blocks) > MAX_BLOCKS:
                 self._blocks.popitem(last=False)
-        return data
+        for n, flight in flights.items():
+            flight.land(found.get(n))
 
     def _fetch(self, offset: int, length: int) -> bytes:
         answer = self._transport.fetch(self.path, offset, length, self._tag)

@@ -303,3 +303,37 @@ def test_an_empty_shard_of_a_bucket_is_damage(bucket, command):
     code, said, _ = command("check", "--full", "--json", "s3://shards/a.zarr")
     assert code == 4
     assert said["data"]["findings"][0]["location"] == "0/c/1/1/1"
+
+
+def test_all_of_an_image_takes_small_shards_whole(tmp_path):
+    samples = store(tmp_path / "a.zarr")
+    with serving(tmp_path) as server, openreadout.open(f"{server.url}/a.zarr") as dataset:
+        assert (np.asarray(dataset.images[0])[0, 0] == samples).all()
+        assert len(of_shards(server)) == SHARDS
+        server.requests.clear()
+        dataset.images[0].read_plane(z=0)
+        # what came with the indexes is still there, and no shard is fetched whole a second time
+        assert len(of_shards(server)) <= SHARDS
+
+
+def test_a_shard_that_was_given_up_is_not_fetched_whole_again(tmp_path, monkeypatch):
+    from openreadout import encoded
+
+    store(tmp_path / "a.zarr")
+    monkeypatch.setattr(encoded, "INDEX_CACHE", 1)
+    monkeypatch.setattr(limits, "SHARDS_HELD_BYTES", 0)
+    monkeypatch.setattr(limits, "SHARD_EDGE_BYTES", 0)
+    sizes = []
+    with serving(tmp_path) as server, openreadout.open(f"{server.url}/a.zarr") as dataset:
+        array = dataset.images[0].levels[0].array
+        array.read_whole = True
+        edge = array.store.get_edge
+
+        def noted(key, length, *, start=False):
+            sizes.append((key, length))
+            return edge(key, length, start=start)
+
+        monkeypatch.setattr(array.store, "get_edge", noted)
+        for index in [(0, 0, 0), (0, 3, 3), (0, 0, 1), (0, 3, 2)]:
+            array.read_chunk(index)
+    assert [length > 1000 for _, length in sizes] == [True, True, False, False]
