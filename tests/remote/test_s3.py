@@ -298,7 +298,9 @@ def test_what_is_written_opens_in_zarr(command, s3, fixtures):
 
 
 @pytest.mark.usefixtures("signed")
-def test_a_shard_larger_than_a_part_is_sent_in_parts(command, s3, tmp_path, monkeypatch):
+def test_a_shard_larger_than_a_part_is_sent_in_parts_and_not_again_by_a_run_that_goes_on(
+    command, s3, moto, tmp_path, monkeypatch
+):
     import numpy as np
     import tifffile
 
@@ -307,11 +309,20 @@ def test_a_shard_larger_than_a_part_is_sent_in_parts(command, s3, tmp_path, monk
     monkeypatch.setattr(bucket, "PART_BYTES", 5 << 20)
     pixels = np.random.default_rng(0).integers(0, 65535, (3, 2048, 2048), np.uint16)
     tifffile.imwrite(tmp_path / "a.ome.tiff", pixels, ome=True, metadata={"axes": "ZYX"})
-    code, _, err = command(
+    arguments = (
         "export", tmp_path / "a.ome.tiff", "--to", "ome-zarr", "-o", "s3://target/parts.zarr",
         "--chunks", "1,512,512", "--shards", "3,2048,2048", "--pyramid", "none",
     )  # fmt: skip
+    door, _ = moto
+    root = "target/parts.zarr/zarr.json"
+    door.before = lambda request: request.method == "PUT" and request.path == root
+    code, _, err = command(*arguments)
+    door.open()
+    assert (code, "--resume" in err) == (5, True)
+    since = len(door.requests)
+    code, _, err = command(*arguments, "--resume")
     assert code == 0, err
+    assert not [request for request in door.requests[since:] if "uploadId" in request.query]
     large = [entry for entry in keys(s3, "parts.zarr").values() if entry["Size"] > 20 << 20]
     assert [entry["ETag"].strip('"').rpartition("-")[2] for entry in large] == ["5"]
     assert "Uploads" not in s3.list_multipart_uploads(Bucket="target")

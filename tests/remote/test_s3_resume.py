@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import random
 import re
 import signal
 import threading
@@ -23,6 +25,8 @@ WAY = (
     *("--select", "c=0", "--select", "z=1", "--threads", "2"),
 )
 SHARDS = 5
+REQUESTS = 28
+"""Of an export that overwrites; how many there are beyond these depends on how often notes are put."""
 UNDER_WAY = 2
 """Shards that were being put when an interruption came; the server may come to their end."""
 EXIT_CODES = {signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 143, signal.SIGINT: 130}
@@ -78,9 +82,12 @@ class Bucket:
     def __init__(self, moto, source, name) -> None:
         self.door, self.client = moto
         self.source = source
-        self.name = f"{name}.zarr"
-        self.target = f"s3://target/{self.name}"
-        self.lock = f".{self.name}.lock"
+        self.rename(f"{name}.zarr")
+
+    def rename(self, name):
+        self.name = name
+        self.target = f"s3://target/{name}"
+        self.lock = f".{name}.lock"
 
     def command(self, *more):
         return ["export", self.source, "--to", "ome-zarr", "-o", self.target, *WAY, *more]
@@ -263,6 +270,27 @@ def test_an_export_that_was_stopped_is_gone_on_with(moment, stop, bucket, comman
     put = bucket.door.puts(f"target/{bucket.name}/", since)
     assert all("/" not in key for key in put[-1 if version == "0.5" else -2 :]), "the root is last"
     assert not any("/" not in key for key in put[:-2])
+
+
+def test_a_kill_at_any_request_can_be_gone_on_with(stop, bucket, command, whole):
+    """A sample of requests, another one each time, of an export that overwrites; `OPENREADOUT_ALL=1` all of them."""
+    name, expected = bucket.name, whole["0.5"]
+    every = os.environ.get("OPENREADOUT_ALL") == "1"
+    moments = range(1, REQUESTS) if every else random.sample(range(1, REQUESTS), 2)
+    for number, after in itertools.product(moments, (False, True) if every else (False,)):
+        bucket.rename(f"{number}-{after}-{name}")
+        assert command(*bucket.command("--name", "old", "--pyramid", "none"))[0] == 0
+        old = bucket.keys()
+        code, said = stop(
+            KILL, lambda *_: True, "--overwrite", count=number, after=after, note_seconds=1e9
+        )
+        assert code == -KILL, (number, said)
+        left = bucket.keys()
+        assert left in (old, expected) or "zarr.json" not in left, number
+        code, _, err = command(*bucket.command("--overwrite", "--resume"))
+        assert code == 0, (number, err)
+        assert bucket.keys() == expected, number
+        assert bucket.beside() == [], number
 
 
 def test_what_a_kill_loses_is_bounded_by_the_time_between_notes(stop, bucket, command, whole):
