@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from openreadout.errors import RemoteError
+from openreadout.errors import OpenReadoutError, RemoteError
 from openreadout.remote.transport import Answer, Listing, failed, other_bytes, plain, too_large
 from openreadout.remote.urls import shown
 
@@ -17,12 +18,28 @@ _UNLISTED = object()
 
 def google() -> SystemTransport:
     """For `gs://`: anonymous unless the environment names credentials."""
-    import gcsfs
+    # not the class that gcsfs gives by default: it asks another service, by gRPC, what kind of bucket each is
+    from gcsfs.core import GCSFileSystem
 
+    # what it says of errors that it raises as well would come before ours, with a traceback
+    logging.getLogger("gcsfs").addHandler(logging.NullHandler())
     signed = bool(os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"))
-    return SystemTransport(
-        gcsfs.GCSFileSystem(token="google_default" if signed else "anon", use_listings_cache=False)
-    )
+    try:
+        system = GCSFileSystem(
+            token="google_default" if signed else "anon",
+            use_listings_cache=False,
+            skip_instance_cache=True,
+        )
+    except (
+        Exception
+    ) as error:  # that of the library for credentials, or what reading their file raises
+        raise failed(
+            RemoteError(
+                f"the credentials of the environment cannot be used ({plain(error)})",
+                hint="unset GOOGLE_APPLICATION_CREDENTIALS to read public buckets without any",
+            )
+        ) from error
+    return GoogleTransport(system)
 
 
 class SystemTransport:
@@ -68,8 +85,12 @@ class SystemTransport:
         def entries(place: str) -> Any:
             try:
                 return self._system.ls(place, detail=True)
-            except PermissionError:
-                return _UNLISTED
+            except (
+                Exception
+            ) as error:  # each file system of fsspec raises its own, of no common kind
+                if _refused(error):
+                    return _UNLISTED
+                raise
 
         found = self._ask(url, entries)
         if found is _UNLISTED:
@@ -101,6 +122,66 @@ class SystemTransport:
             raise failed(
                 RemoteError(f"{shown(url)}: the server did not give it ({plain(error)})", path=url)
             ) from error
+
+
+class GoogleTransport(SystemTransport):
+    """Google's object store: credentials and lists of gcsfs, and values by HTTP, with all that is checked there."""
+
+    def __init__(self, system: Any) -> None:
+        from openreadout.remote.http import HttpTransport
+
+        super().__init__(system)
+        self._web = HttpTransport(lambda: self._login(system))
+
+    @staticmethod
+    def _login(system: Any) -> dict[str, str]:
+        return {
+            name: value
+            for name, value in system._get_headers(None).items()
+            if name.lower() == "authorization"
+        }
+
+    def fetch(
+        self, url: str, offset: int | None, length: int, tag: str | None = None
+    ) -> Answer | None:
+        # its tags are for conditions of its own, so ranges go without: their total tells another length
+        return self._get(url, lambda media: self._web.fetch(media, offset, length))
+
+    def tail(self, url: str, length: int) -> Answer | None:
+        return self._get(url, lambda media: self._web.tail(media, length))
+
+    def size(self, url: str) -> int | None:
+        answer = self.fetch(url, 0, 1)
+        if answer is None:
+            return None
+        if answer.total is not None:
+            return answer.total
+        if answer.data:
+            raise failed(RemoteError(f"{shown(url)}: the server tells no length", path=url))
+        return 0
+
+    def _get(self, url: str, ask: Callable[[str], Answer | None]) -> Answer | None:
+        """What the address of an object's bytes gives; errors name the object's own."""
+        if not _place(url).partition("/")[2]:
+            return None  # a bucket is no object
+        media = self._system.url(_place(url))
+        try:
+            answer = ask(media)
+        except OpenReadoutError as error:
+            error.message = error.message.replace(shown(media), shown(url))
+            error.path = url
+            raise
+        return None if answer is None else answer._replace(tag=None)
+
+
+def _refused(error: Exception) -> bool:
+    """Whether a server said that something may not be had: gcsfs tells it in words, or by a code."""
+    text = str(error)
+    return (
+        isinstance(error, PermissionError)
+        or text.startswith("Forbidden")
+        or getattr(error, "code", None) in (401, 403)
+    )
 
 
 def _place(url: str) -> str:

@@ -129,11 +129,15 @@ async def _client(**options: Any) -> aiohttp.ClientSession:
 
 
 class HttpTransport:
-    """Speaks to web servers, through the session of an fsspec file system."""
+    """Speaks to web servers, through the session of an fsspec file system.
+
+    `more` gives headers that go with every request, such as a login that changes with time.
+    """
 
     lists_all = False  # most index pages leave out names that begin with a dot, as Zarr v2 has them
 
-    def __init__(self) -> None:
+    def __init__(self, more: Callable[[], Mapping[str, str]] = dict) -> None:
+        self._more = more
         self._system = HTTPFileSystem(
             get_client=_client, loop=get_loop(), skip_instance_cache=True, use_listings_cache=False
         )
@@ -238,7 +242,7 @@ class HttpTransport:
                 response = await session.request(
                     request.method,
                     URL(url, encoded=True),
-                    headers=request.headers,
+                    headers={**self._more(), **request.headers},
                     max_redirects=MAX_REDIRECTS,
                 )
             async with response:
