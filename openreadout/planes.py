@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
-from openreadout.arrays import ChunkedArray, ChunkIndex, Region, chunks_in, place_chunk, read_region
+from openreadout.arrays import (
+    ChunkedArray,
+    ChunkIndex,
+    Region,
+    chunks_in,
+    place_chunk,
+    read_region,
+    region_shape,
+)
 from openreadout.codecs import native
 from openreadout.errors import InputError, OpenReadoutError, UsageError
 from openreadout.model import WIDENED, Image
@@ -134,7 +142,9 @@ def digest_planes(
     have no digest, and the walk goes on.
     """
     absent = _AbsentPlanes(image, level, algorithm)
-    for batch in _by_size(_slabs(image, level, selection, budget), image, level):
+    for batch in _shared_out(
+        _slabs(image, level, selection, budget), image, level, workers.threads
+    ):
         if batch.parallel_slabs:
 
             def one(
@@ -167,17 +177,24 @@ class _Batch:
     parallel_slabs: bool
 
 
-def _by_size(slabs: Iterable[_Slab], image: Image, level: int) -> Iterator[_Batch]:
-    """All slabs of a level have about one size, so the first decides how they are shared out."""
+def _shared_out(slabs: Iterable[_Slab], image: Image, level: int, threads: int) -> Iterator[_Batch]:
+    """All slabs of a level have about one size, so the first decides how they are shared out.
+
+    Fewer slabs than there are threads are read chunk by chunk where that makes fewer chunks that follow one another:
+    each may be a wait for a server.
+    """
     slabs = iter(slabs)
-    first = next(slabs, None)
-    if first is None:
+    first = list(itertools.islice(slabs, threads))
+    if not first:
         return
-    item = native(image.levels[level].array.dtype).itemsize
-    size = item
-    for start, stop in first.region:
-        size *= stop - start
-    yield _Batch(itertools.chain([first], slabs), parallel_slabs=size <= SLAB_BYTES)
+    array = image.levels[level].array
+    size = math.prod(region_shape(first[0].region)) * native(array.dtype).itemsize
+    chunks = math.prod(
+        -(-stop // c) - start // c
+        for (start, stop), c in zip(first[0].region, array.chunk_shape, strict=True)
+    )
+    few = len(first) < threads and chunks > len(first) * -(-chunks // threads)
+    yield _Batch(itertools.chain(first, slabs), parallel_slabs=size <= SLAB_BYTES and not few)
 
 
 def _slabs(image: Image, level: int, selection: Selection, budget: int) -> Iterator[_Slab]:

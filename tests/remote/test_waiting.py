@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 import tifffile
+import xxhash
 import zarr
 from server import serving
 
@@ -80,6 +81,20 @@ def test_a_lazy_array_waits_for_several_chunks_of_a_task_together(chunked, tmp_p
         samples = dataset.images[0].to_dask().compute(scheduler="synchronous")
     assert crowd.most == limits.REMOTE_THREADS
     assert (samples[0, 0, 0] == chunked).all()
+
+
+def test_the_chunks_of_a_single_plane_are_waited_for_together(chunked, tmp_path, command):
+    with serving(tmp_path) as server:
+        # where chunks are stored is asked for first, and the first and the last are read by themselves
+        edges = ("/a.zarr/0/0/0", "/a.zarr/0/7/7")
+        crowd = Crowd(
+            limits.REMOTE_THREADS, lambda path: path.count("/") == 4 and path not in edges
+        )
+        server.fault = lambda path, turn: crowd(path, turn) if turn > 0 else None
+        code, said, _ = command("check", "--planes", "--json", f"{server.url}/a.zarr")
+    assert code == 0
+    assert crowd.most == limits.REMOTE_THREADS
+    assert said["data"]["planes"][0]["xxh3"] == xxhash.xxh3_128_hexdigest(chunked.tobytes())
 
 
 @pytest.fixture
