@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -146,6 +146,7 @@ class Writing:
         self.plan = plan
         self._whole = whole
         self.steps = tuple(passes(plan)) if steps is None else tuple(steps)
+        self._ends = {(step.image, step.last): step for step in self.steps}
         self.options = options
         self.sink = sink
         self.workers = workers
@@ -153,6 +154,8 @@ class Writing:
         self.digests: dict[tuple[int, int], bytearray] = {}
         self.occupied: dict[tuple[int, int], set[ChunkIndex] | None] = {}
         self.busy: dict[tuple[int, int], set[ChunkIndex]] = {}
+        self._noted: Counter[tuple[int, int]] = Counter()
+        """Chunks that hold something, of each level that ends a pass and those that are made with it."""
         self.done = 0
         self.total = sum(
             math.prod(level.shape) * np.dtype(level.dtype).itemsize
@@ -266,6 +269,7 @@ class Writing:
     def note(self, done: Block | Cell) -> None:
         """Note the digests of what follows in the order of `walk`, and what was seen in it."""
         step = done.step
+        self._noted[step.image, step.last] += done.copied + done.encoded
         for level, noted in enumerate(done.digests, step.first):
             self.digests.setdefault((step.image, level), bytearray()).extend(noted)
         for channel, low, high in done.seen:
@@ -415,13 +419,15 @@ class Writing:
         return made
 
     def reads_whole(self, step: Pass) -> bool:
-        """Whether every chunk of what a pass reads is stored; looks at all keys of that array, unless it is known."""
+        """Whether every chunk of what a pass reads is stored; of a source this may look at all its keys."""
         if self._whole is not None:
             return (step.image, step.first) in self._whole
         image = self.plan.images[step.image]
         number = image.levels[step.first].source_level
         if number is None:
-            return full(self.sink.readable(step.image, step.first - 1))
+            before = self._ends[step.image, step.first - 1]
+            chunks = sum(math.prod(grid_shape(n.shape, n.chunk)) for n in self.levels(before))
+            return self._noted[step.image, before.last] == chunks
         return full(level_source(image.image, number, self.options).array)
 
     def _stored(self, image: PlannedImage, step: Pass) -> Stored | None:
