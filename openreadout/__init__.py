@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from openreadout.errors import RemoteError as RemoteError
     from openreadout.errors import StorageError as StorageError
     from openreadout.errors import UnknownFormatError as UnknownFormatError
+    from openreadout.errors import UnseenError as UnseenError
     from openreadout.errors import UnsupportedFeatureError as UnsupportedFeatureError
     from openreadout.errors import UsageError as UsageError
     from openreadout.errors import VerificationError as VerificationError
@@ -49,6 +50,7 @@ _PUBLIC = {
     "CorruptDataError": "openreadout.errors:CorruptDataError",
     "StorageError": "openreadout.errors:StorageError",
     "RemoteError": "openreadout.errors:RemoteError",
+    "UnseenError": "openreadout.errors:UnseenError",
     "UnsupportedFeatureError": "openreadout.errors:UnsupportedFeatureError",
 }
 
@@ -63,6 +65,7 @@ __all__ = [
     "RemoteError",
     "StorageError",
     "UnknownFormatError",
+    "UnseenError",
     "UnsupportedFeatureError",
     "UsageError",
     "VerificationError",
