@@ -427,7 +427,8 @@ def _summary(codes: dict[int, int]) -> str:
     """How several inputs fared, for stderr: `31 inputs: 12 done, 17 damaged`."""
     told = [f"{codes[0]} done"] if 0 in codes else []
     told += [f"{codes[code]} {_CODES.get(code, 'failed')}" for code in sorted(codes) if code]
-    return f"{sum(codes.values())} inputs: {', '.join(told)}"
+    count = sum(codes.values())  # one, where the first of several ends all
+    return f"{count} {'input' if count == 1 else 'inputs'}: {', '.join(told)}"
 
 
 def _with_next(inputs: Iterator[str]) -> Iterator[tuple[str, bool]]:

@@ -225,6 +225,8 @@ def test_several_inputs_stand_in_columns_and_end_with_a_summary(openreadout, fix
     assert run.stderr.splitlines()[-1] == "4 inputs: 3 done, 1 not read or written"
     quiet = openreadout("info", "-q", *paths)
     assert quiet.stderr == ""
+    ended = openreadout("info", "--fail-fast", fixtures / "nothing", *paths)
+    assert ended.stderr.splitlines()[-1] == "1 input: 1 not read or written"
 
 
 def test_errors_say_what_is_wrong_and_one_thing_to_do(openreadout, fixtures):
