@@ -17,6 +17,7 @@ from openreadout.arrays import (
     ChunkIndex,
     Region,
     chunks_in,
+    count_chunks,
     expect_all,
     place_chunk,
     read_region,
@@ -107,10 +108,7 @@ def _block(array: ChunkedArray, region: Region, threads: int | None) -> NDArray[
     import numpy as np
 
     dtype = native(array.dtype)
-    touched = math.prod(
-        max(0, -(-stop // c) - start // c)
-        for (start, stop), c in zip(region, array.chunk_shape, strict=True)
-    )
+    touched = count_chunks(region, array.chunk_shape)
     try:
         if touched <= 1 or threads == 1:
             return read_region(array, region)

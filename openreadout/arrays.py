@@ -140,6 +140,14 @@ def chunks_in(region: Region, chunk_shape: Sequence[int]) -> Iterator[ChunkIndex
     return itertools.product(*ranges) if all(stop > start for start, stop in region) else iter(())
 
 
+def count_chunks(region: Region, chunk_shape: Sequence[int]) -> int:
+    """How many chunks a region touches: as many as `chunks_in` gives."""
+    if any(stop <= start for start, stop in region):
+        return 0
+    sides = zip(region, chunk_shape, strict=True)
+    return math.prod(-(-stop // c) - start // c for (start, stop), c in sides)
+
+
 def nth_index(n: int, grid: Sequence[int]) -> ChunkIndex:
     """The `n`-th index of a grid in C order."""
     index = []

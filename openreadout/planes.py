@@ -21,6 +21,7 @@ from openreadout.arrays import (
     ChunkIndex,
     Region,
     chunks_in,
+    count_chunks,
     place_chunk,
     read_region,
     region_shape,
@@ -189,10 +190,7 @@ def _shared_out(slabs: Iterable[_Slab], image: Image, level: int, threads: int) 
         return
     array = image.levels[level].array
     size = math.prod(region_shape(first[0].region)) * native(array.dtype).itemsize
-    chunks = math.prod(
-        -(-stop // c) - start // c
-        for (start, stop), c in zip(first[0].region, array.chunk_shape, strict=True)
-    )
+    chunks = count_chunks(first[0].region, array.chunk_shape)
     few = len(first) < threads and chunks > len(first) * -(-chunks // threads)
     yield _Batch(itertools.chain(first, slabs), parallel_slabs=size <= SLAB_BYTES and not few)
 
@@ -358,10 +356,7 @@ def _chunk_jobs(
         if stop():
             return
         block = np.zeros([end - start for start, end in region], dtype=native(array.dtype))
-        count = math.prod(
-            -(-end // c) - start // c
-            for (start, end), c in zip(region, array.chunk_shape, strict=True)
-        )
+        count = count_chunks(region, array.chunk_shape)
         for n, index in enumerate(chunks_in(region, array.chunk_shape), 1):
             yield _ChunkJob(region, block, index, n == count)
 

@@ -6,6 +6,7 @@ asked. So what is sent for a task is a path, the options and the number of a cel
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -105,15 +106,12 @@ def write_cell(job: Job, task: Task) -> Cell:
     """Write a cell; a second time, or at the same time as another worker, gives the same files."""
     job.permitted()
     plan = _opened(("plan", job.token, job.path), lambda: _plan(job))
-    for pause in (*PAUSES, None):
-        try:
+    for pause in PAUSES:
+        with contextlib.suppress(UnseenError):
             return _written(job, plan, task)
-        except UnseenError:
-            if pause is None:
-                raise
-            time.sleep(pause)
-            job.permitted()
-    raise AssertionError("the last turn returns or raises")
+        time.sleep(pause)
+        job.permitted()
+    return _written(job, plan, task)
 
 
 def _written(job: Job, plan: ExportPlan, task: Task) -> Cell:

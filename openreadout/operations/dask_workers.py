@@ -92,6 +92,23 @@ class Cluster:
         if local is None:
             _ask(self._dask, self._address)
         try:
+            self._connect(local)
+            if local is None:
+                self._same_versions()
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def _connect(self, local: int | None) -> None:
+        """Connect to the scheduler, or to one that is started here with so many workers.
+
+        Raises
+        ------
+        StorageError
+            Dask cannot begin.
+        """
+        try:
             with deferred():
                 target = self._address if local is None else self._started(local)
                 self._client = self._dask.Client(
@@ -99,7 +116,6 @@ class Cluster:
                 )
                 self._stack.callback(self._client.close, timeout=5)
         except Exception as error:  # whatever Dask raises says that it could not begin
-            self._close()
             said = f"{type(error).__name__}: {error}"[:300]
             raise StorageError(
                 f"--dask {self._address}: Dask could not be started ({said})",
@@ -107,16 +123,6 @@ class Cluster:
                 hint="look at its settings (DASK_… in the environment, dask.yaml), and whether the system allows more "
                 "processes and open files",
             ) from error
-        except BaseException:
-            self._close()
-            raise
-        if local is None:
-            try:
-                self._same_versions()
-            except BaseException:
-                self._close()
-                raise
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self._close()

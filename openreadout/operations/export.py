@@ -114,15 +114,12 @@ def _output(order: Order) -> AbstractContextManager[Partial]:
         from openreadout.operations.remote_target import guard_remote, remote_output
 
         guard_remote(order.path, target)
-        return remote_output(
-            target,
-            overwrite=options.overwrite,
-            fingerprint=order.fingerprint(),
-            resume=options.resume,
-        )
-    guard(order.path, order.members, target, overwrite=options.overwrite)
-    _refuse_full_disk(order.plan, target)
-    return partial_output(
+        begin = remote_output
+    else:
+        guard(order.path, order.members, target, overwrite=options.overwrite)
+        _refuse_full_disk(order.plan, target)
+        begin = partial_output
+    return begin(
         target,
         overwrite=options.overwrite,
         fingerprint=order.fingerprint(),

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import math
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 
-from openreadout.arrays import ChunkIndex, Region, chunk_region, chunks_in
+from openreadout.arrays import ChunkIndex, Region, chunk_region, chunks_in, count_chunks
 from openreadout.operations.absence import doubled
 from openreadout.operations.cells import Task
 from openreadout.operations.records import Key, key_of
@@ -49,10 +48,11 @@ class Ready:
         self._full: dict[Pass, bool] = {}
         self._done: Counter[Pass] = Counter()
         self._total: dict[Pass, int] = {}
+        self._opened: set[Pass] = set()
         self._sizes: dict[Pass, tuple[int, ...]] = {}
 
     def take(self, count: int) -> list[Task]:
-        """As many tasks as can be begun now, at most `count`; those that were held up longest come first."""
+        """As many tasks as can be begun now, at most `count`; those of the smallest levels come first."""
         taken: list[Task] = []
         while len(taken) < count:
             if self._early:
@@ -120,9 +120,10 @@ class Ready:
     def _end(self, step: Pass) -> None:
         """Once a pass is complete, begin what is left of the next: sparse levels, and what was noted before."""
         after = self._next.get(step)
-        if self._done[step] == self._total.get(step) and after not in self._total and after:
-            self._total[after] = -1
-            self._walks.append(self._walk(after))
+        if after is None or after in self._opened or self._done[step] != self._total.get(step):
+            return
+        self._opened.add(after)
+        self._walks.append(self._walk(after))
 
     def _size(self, step: Pass) -> tuple[int, ...]:
         if step not in self._sizes:
@@ -154,6 +155,5 @@ class Ready:
         chunks = 0
         for number, level in enumerate(levels):
             region = half(region, level) if number else region
-            sides = zip(region, level.chunk, strict=True)
-            chunks += math.prod(-(-b // c) - a // c for (a, b), c in sides)
+            chunks += count_chunks(region, level.chunk)
         return cell.copied + cell.encoded == chunks

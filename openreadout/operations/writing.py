@@ -155,7 +155,7 @@ class Writing:
         self.occupied: dict[tuple[int, int], set[ChunkIndex] | None] = {}
         self.busy: dict[tuple[int, int], set[ChunkIndex]] = {}
         self._noted: Counter[tuple[int, int]] = Counter()
-        """Chunks that hold something, of each level that ends a pass and those that are made with it."""
+        """Chunks that hold something, at all levels of a pass; by image and last level of it."""
         self.done = 0
         self.total = sum(
             math.prod(level.shape) * np.dtype(level.dtype).itemsize

@@ -30,9 +30,7 @@ def google() -> SystemTransport:
             use_listings_cache=False,
             skip_instance_cache=True,
         )
-    except (
-        Exception
-    ) as error:  # that of the library for credentials, or what reading their file raises
+    except Exception as error:  # the credentials library's own, or what reading their file raises
         raise failed(
             RemoteError(
                 f"the credentials of the environment cannot be used ({plain(error)})",
@@ -85,9 +83,7 @@ class SystemTransport:
         def entries(place: str) -> Any:
             try:
                 return self._system.ls(place, detail=True)
-            except (
-                Exception
-            ) as error:  # each file system of fsspec raises its own, of no common kind
+            except Exception as error:  # each file system raises its own, of no common kind
                 if _refused(error):
                     return _UNLISTED
                 raise

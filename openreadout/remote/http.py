@@ -26,8 +26,10 @@ from openreadout.remote.transport import (
     TRIES,
     Answer,
     Listing,
+    Span,
     Watch,
     changed,
+    content_range,
     failed,
     other_bytes,
     pause,
@@ -313,14 +315,11 @@ async def _last(response: aiohttp.ClientResponse, url: str, wanted: _Wanted) -> 
     _refuse_packed(response, url)
     if response.status == 206:
         span = _span(response)
-        if span is None or span.total is None or span.stop != span.total:
-            response.close()
-            return NOT_UNDERSTOOD
-        if span.start != max(0, span.total - wanted.length):
+        if span is None or not span.is_end(wanted.length):
             response.close()
             return NOT_UNDERSTOOD
         data = await _promised(response, url, span.stop - span.start)
-        return Answer(data, span.total, _tag(response))
+        return Answer(data, span.stop, _tag(response))
     total = response.content_length
     if response.status == 416:
         return Answer(b"", 0) if _total_of(response) == 0 else NOT_UNDERSTOOD
@@ -375,26 +374,9 @@ def _total_of(response: aiohttp.ClientResponse) -> int | None:
     return int(total) if total.isascii() and total.isdigit() and len(total) < 19 else None
 
 
-class _Span(NamedTuple):
-    """The range that a response claims to be, and the length of the whole where it is told."""
-
-    start: int
-    stop: int
-    total: int | None
-
-
-def _span(response: aiohttp.ClientResponse) -> _Span | None:
-    """The range that a response claims to be (RFC 9110, section 14.4); None when that is no range."""
-    unit, _, rest = response.headers.get("Content-Range", "").strip().partition(" ")
-    span, _, total = rest.partition("/")
-    first, dash, last = span.partition("-")
-    numbers = (first, last) if total == "*" else (first, last, total)
-    if unit.lower() != "bytes" or not dash:
-        return None
-    if not all(n.isascii() and n.isdigit() and len(n) < 19 for n in numbers):
-        return None
-    found = _Span(int(first), int(last) + 1, None if total == "*" else int(total))
-    return found if found.start < found.stop else None
+def _span(response: aiohttp.ClientResponse) -> Span | None:
+    """The range that a response claims to be; None when that is no range."""
+    return content_range(response.headers.get("Content-Range", ""))
 
 
 async def _part(

@@ -27,6 +27,7 @@ from openreadout.remote.transport import (
     Listing,
     Watch,
     changed,
+    content_range,
     failed,
     other_bytes,
     pause,
@@ -111,9 +112,8 @@ class S3Transport:
         if not self._no_tails:
             try:
                 answer = self._ask(get, url)
-            except (
-                _PastTheEndError
-            ):  # there are no bytes, or the server refuses more than there are
+            except _PastTheEndError:
+                # there are no bytes, or the server refuses more than there are
                 return tail_by_size(self, url, length)
             if answer is not NOT_UNDERSTOOD:
                 return answer
@@ -458,13 +458,13 @@ async def _last(url: str, response: Any, body: Any, length: int) -> Answer:
             body.close()
             return NOT_UNDERSTOOD
         return _answer(response, await _read(body, length), promised, promised)
-    span = _span(response["ContentRange"])
-    if span is None or span[1] + 1 != span[2] or span[0] != max(0, span[2] - length):
+    span = content_range(str(response["ContentRange"]))
+    if span is None or not span.is_end(length):
         body.close()
         return NOT_UNDERSTOOD
-    if promised != span[2] - span[0]:
+    if promised != span.stop - span.start:
         raise other_bytes(url)
-    return _answer(response, await _read(body, promised), promised, span[2])
+    return _answer(response, await _read(body, promised), promised, span.stop)
 
 
 def _answer(response: Any, data: bytes, promised: int, total: int) -> Answer:
@@ -501,17 +501,9 @@ def _date(said: Any) -> float | None:
 
 def _total(url: str, said: Any, offset: int, promised: int) -> int:
     """The length of the whole object, from the range that the server says it gives."""
-    span = _span(said)
-    if span is None or span[0] != offset or promised != span[1] + 1 - offset:
+    span = content_range(str(said or ""))
+    if span is None or span.total is None:
         raise other_bytes(url)
-    return span[2]
-
-
-def _span(said: Any) -> tuple[int, int, int] | None:
-    """First byte, last byte and total of a `Content-Range`; None when it is none."""
-    span, _, total = str(said or "").removeprefix("bytes ").partition("/")
-    first, _, last = span.partition("-")
-    numbers = (first, last, total)
-    if not all(n.isascii() and n.isdigit() and len(n) < 19 for n in numbers):
-        return None
-    return int(first), int(last), int(total)
+    if span.start != offset or promised != span.stop - offset:
+        raise other_bytes(url)
+    return span.total

@@ -151,6 +151,32 @@ def remove_keys(speaker: WritingTransport, url: str, keys: Iterable[str]) -> Non
         speaker.delete(url, [key for key in found if ("/" not in key) is at_root])
 
 
+class Span(NamedTuple):
+    """The bytes from `start` to before `stop` of a value, whose length is `total` where it is told."""
+
+    start: int
+    stop: int
+    total: int | None
+
+    def is_end(self, length: int) -> bool:
+        """Whether these are for certain the last `length` bytes, or all where there are no more."""
+        return self.stop == self.total and self.start == max(0, self.stop - length)
+
+
+def content_range(said: str) -> Span | None:
+    """What a `Content-Range` says (RFC 9110, section 14.4); None when that is no range of bytes."""
+    unit, _, rest = said.strip().partition(" ")
+    span, _, total = rest.partition("/")
+    first, dash, last = span.partition("-")
+    numbers = (first, last) if total == "*" else (first, last, total)
+    if unit.lower() != "bytes" or not dash:
+        return None
+    if not all(n.isascii() and n.isdigit() and len(n) < 19 for n in numbers):
+        return None
+    found = Span(int(first), int(last) + 1, None if total == "*" else int(total))
+    return found if found.start < found.stop else None
+
+
 NOT_UNDERSTOOD = Answer(b"", -1)
 """Stands for what a server gave that did not understand a request for the end of a value."""
 

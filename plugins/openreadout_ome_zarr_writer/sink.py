@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import struct
 import threading
 from collections.abc import Collection, Iterator
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openreadout.arrays import ChunkIndex, Region, chunk_region, chunks_in, grid_shape
+from openreadout.arrays import ChunkIndex, Region, chunk_region, chunks_in, count_chunks, grid_shape
 from openreadout.codecs import ChunkSpec, CodecChain, CodecSpec
 from openreadout.contracts import Written
 from openreadout.encoded import ChunkKeys, EncodedArray
@@ -178,7 +177,7 @@ class _ArrayWriter:
         """How many blocks have a part in a stored chunk."""
         level = self._level
         covers = chunk_region(stored, level.shape, level.shard or level.chunk)
-        return math.prod(-(-b // n) - a // n for (a, b), n in zip(covers, level.block, strict=True))
+        return count_chunks(covers, level.block)
 
     def write(
         self, region: Region, block: NDArray[Any] | None, absent: Collection[ChunkIndex]

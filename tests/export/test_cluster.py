@@ -473,9 +473,7 @@ def listener(says):
     [b"", b"SSH-2.0-x\r\n", bytes(range(256)) * 16, struct.pack("<QQ", 1, 1 << 60)],
     ids=["silence", "text", "noise", "a huge frame"],
 )
-def test_what_listens_and_is_no_scheduler_is_told(
-    says, source, tmp_path, command, monkeypatch, recwarn
-):
+def test_what_listens_and_is_no_scheduler_is_told(says, source, tmp_path, command, monkeypatch):
     monkeypatch.setattr(dask_workers, "CONNECT_SECONDS", 1)
     with listener(says) as address:
         error = command(
