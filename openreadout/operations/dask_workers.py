@@ -114,6 +114,7 @@ class Cluster:
                 self._client = self._dask.Client(
                     target, timeout=CONNECT_SECONDS, set_as_default=False, direct_to_workers=False
                 )
+                _quiet_loop(self._client.loop)
                 self._stack.callback(self._client.close, timeout=5)
         except Exception as error:  # whatever Dask raises says that it could not begin
             said = f"{type(error).__name__}: {error}"[:300]
@@ -471,14 +472,16 @@ def _local_workers(address: str) -> int | None:
 
 
 def _quiet() -> None:
-    """Dask tells on stderr of every worker that is lost; here that is nothing to tell."""
-    for name in (
-        "distributed",
-        "distributed.client",
-        "distributed.core",
-        "distributed.nanny",
-        "distributed.scheduler",
-        "distributed.worker",
-        "tornado",
-    ):
+    """Dask tells on stderr of every worker that is lost; here that is nothing to tell.
+
+    Its settings give some loggers levels of their own, which hold whatever those above them say.
+    """
+    names = ("distributed", "tornado")
+    below = [n for n in logging.Logger.manager.loggerDict if n.partition(".")[0] in names]
+    for name in (*names, *below):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def _quiet_loop(loop: Any) -> None:
+    """What nobody in Dask waits for any more, as after an interruption, is nothing to tell either."""
+    loop.asyncio_loop.set_exception_handler(lambda _loop, _context: None)

@@ -560,6 +560,38 @@ def test_a_scheduler_that_hangs_does_not_hold_up_a_signal(source, tmp_path):
         own.stop()
 
 
+def test_what_nobody_waits_for_any_more_says_nothing(cluster, tmp_path):
+    """An interrupted call leaves callbacks and tasks behind, which fail in Dask's thread whenever they are reached."""
+    code = """
+import asyncio, gc, sys, time
+from openreadout.operations.dask_workers import Cluster
+if __name__ == "__main__":
+    reached = []
+    with Cluster(sys.argv[1], 1) as cluster:
+        def callback():
+            reached.append(1)
+            raise NameError("a callback")
+        async def awaited():
+            callback()
+        def task():
+            asyncio.ensure_future(awaited())
+        loop = cluster._client.loop
+        for one in (callback, awaited, task):
+            loop.add_callback(one)
+        while len(reached) < 3:
+            time.sleep(0.02)
+        loop.add_callback(gc.collect)
+        time.sleep(0.1)
+    print("reached")
+"""
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    done = subprocess.run(
+        [sys.executable, script, cluster.address], capture_output=True, text=True, timeout=100, check=False
+    )  # fmt: skip
+    assert (done.stdout, done.stderr, done.returncode) == ("reached\n", "", 0)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
 def test_a_signal_while_workers_start_is_heard_once_they_have(number, source, tmp_path):
     """Dask interrupted half-way through its start complains at the end, and may leave processes."""
