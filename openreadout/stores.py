@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from openreadout import limits, system
@@ -375,6 +375,13 @@ class PositionalFile(Protocol):
         """What `ahead` fetched is not needed any more."""
         ...
 
+    def expect(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Told of short ranges (offset, length) that are read next: where each costs a request they are made at once.
+
+        A guess may be wrong, and lie past the end. Raises `RemoteError`.
+        """
+        ...
+
     def close(self) -> None:
         """Release what is open; more than once does no harm."""
         ...
@@ -406,6 +413,9 @@ class LocalFile:
 
     def release(self) -> None:
         """Nothing is kept."""
+
+    def expect(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """The system keeps what was read."""
 
     def close(self) -> None:
         if not self._closed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from openreadout import limits
 from openreadout.errors import (
@@ -397,9 +397,15 @@ class _Held(threading.local):
 
 # -- single files ------------------------------------------------------------------------------------------------------
 
-BLOCK_BYTES = 64 * KIB
-MAX_BLOCKS = 512
+BLOCK_BYTES = 16 * KIB
+MAX_BLOCKS = 2048
 """Blocks of one file that are kept: what is scattered in it, such as the directories of a TIFF."""
+TOGETHER = 4
+"""Blocks that a short read fetches with one request, aligned: what lies beside is often read next."""
+SHORT_BYTES = TOGETHER * BLOCK_BYTES
+"""A longer read is one request of its own, and also what a file begins with is asked for so."""
+MAX_RUN = 64
+"""Blocks that one request asks for when several are made at once."""
 MAX_SPAN = 64 * MIB
 """What is read ahead at once, and kept by one thread until it reads elsewhere."""
 
@@ -461,7 +467,7 @@ class RemoteFile:
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._flying: dict[int, _Flight] = {}
         self._span = _Span()
-        first = self._transport.fetch(url, 0, BLOCK_BYTES)
+        first = self._transport.fetch(url, 0, SHORT_BYTES)
         if first is None:
             raise missing(url)
         self._tag = first.tag
@@ -472,7 +478,7 @@ class RemoteFile:
     def _length(self, first: Answer) -> int:
         if first.total is not None:
             return first.total
-        if len(first.data) < BLOCK_BYTES:
+        if len(first.data) < SHORT_BYTES:
             return len(first.data)
         size = self._transport.size(self.path)
         if size is None:
@@ -489,15 +495,27 @@ class RemoteFile:
         inside = offset - self._span.start
         if inside >= 0 and inside + length <= len(self._span.data):
             return self._span.data[inside : inside + length]
-        if length > BLOCK_BYTES:
+        if length > SHORT_BYTES:
             data = self._fetch(offset, length)
             if length <= MIB:
                 self._span.start, self._span.data = offset, data
             return data
-        first, last = offset // BLOCK_BYTES, (offset + length - 1) // BLOCK_BYTES
-        data = b"".join(self._some(range(first, last + 1)))
-        start = offset - first * BLOCK_BYTES
+        numbers = self._numbers(offset, offset + length)
+        data = b"".join(self._some(numbers))
+        start = offset - numbers.start * BLOCK_BYTES
         return data[start : start + length]
+
+    def _numbers(self, start: int, stop: int) -> range:
+        """The blocks of some bytes, with those beside them unless they are there or on their way."""
+        numbers = range(start // BLOCK_BYTES, -(-stop // BLOCK_BYTES))
+        with self._lock:
+            if all(n in self._blocks or n in self._flying for n in numbers):
+                return numbers
+        last = -(-self.size // BLOCK_BYTES)
+        return range(
+            numbers.start // TOGETHER * TOGETHER,
+            min(last, -(-numbers.stop // TOGETHER) * TOGETHER),
+        )
 
     def ahead(self, offset: int, length: int) -> None:
         """Fetch what is going to be read in pieces, with one request; this thread keeps it."""
@@ -508,6 +526,27 @@ class RemoteFile:
     def release(self) -> None:
         """Drop what was fetched ahead."""
         self._span.data = b""
+
+    def expect(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Fetch the blocks of short ranges with requests that are made at once, at most half of what is kept."""
+        numbers: set[int] = set()
+        for offset, length in ranges:
+            first, stop = offset // BLOCK_BYTES, min(offset + length, self.size)
+            if offset >= 0 and stop > len(self._first):
+                numbers.update(range(first, -(-stop // BLOCK_BYTES)))
+        with self._lock:
+            lacking = sorted(n for n in numbers if n not in self._blocks)[: MAX_BLOCKS // 2]
+        if len(lacking) < 2:  # whoever reads it asks for it just as well
+            return
+        pieces = [
+            run[at : at + MAX_RUN] for run in _runs(lacking) for at in range(0, len(run), MAX_RUN)
+        ]
+        try:
+            with Workers(min(len(pieces), limits.MAX_REQUESTS)) as workers:
+                for _ in workers.map(self._some, pieces):
+                    pass
+        except RemoteError as error:
+            raise failed(error) from error.__cause__  # it was noted for another thread
 
     def _some(self, numbers: range) -> list[bytes]:
         """Blocks that follow one another: with one request those that nobody has or is waiting for."""

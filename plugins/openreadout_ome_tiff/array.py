@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -71,6 +71,14 @@ class Pages:
                 while self._bytes > CACHE_BYTES and len(self._known) > 1:
                     self._bytes -= self._known.popitem(last=False)[1].weight
         return page
+
+    def in_turn(self, refs: Iterable[PlaneRef]) -> Iterator[PlaneRef]:
+        """The same planes, whose IFDs are read next; see `TiffFile.in_turn`."""
+        for member, some in itertools.groupby(refs, key=lambda ref: ref.member):
+            of_member = list(some)
+            offsets = self.members[member].in_turn([ref.offset for ref in of_member])
+            for ref, _ in zip(of_member, offsets, strict=True):
+                yield ref
 
     def weight(self, ref: PlaneRef) -> int:
         """Bytes that the tables of an IFD come to, or 0 where it is damaged."""

@@ -10,6 +10,7 @@ import os
 import stat
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from openreadout import system
@@ -158,6 +159,16 @@ class File:
             self.size = os.fstat(fd).st_size
         finally:
             handles.release(fd)
+
+    @property
+    def is_far(self) -> bool:
+        """Whether it lies behind a URL, where each read may be a request."""
+        return self._far is not None
+
+    def expect(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Told of short ranges (offset, length) that are read next; those of a file far away are asked for together."""
+        if self._far is not None:
+            self._far.expect(ranges)
 
     def read(self, offset: int, length: int) -> bytes:
         """At most `length` bytes from `offset`; fewer where the file ends."""

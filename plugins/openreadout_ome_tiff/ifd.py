@@ -6,20 +6,25 @@ TIFF revision 6.0, section 2; BigTIFF as libtiff defines it.
 
 from __future__ import annotations
 
+import itertools
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from openreadout import limits
-from openreadout.errors import CorruptDataError
+from openreadout.errors import CorruptDataError, InputError
+from openreadout.limits import KIB
+from openreadout_ome_tiff.ahead import IFD_BYTES, ChainAhead
 from openreadout_ome_tiff.files import File
 
 MAX_TAGS = 4096
 """Entries of one IFD; a hundred is already unusual."""
 KEPT_IFDS = 200_000
 """IFDs whose entries are kept after the chain was walked; those of longer chains are read again."""
-READ_AHEAD = 1024
-"""Bytes read of an IFD at once, enough for fifty BigTIFF entries."""
+TOGETHER = 64
+"""IFDs whose values are asked for together in a file far away."""
+NEAR_BYTES = 32 * KIB
+"""Values that are no longer than that are asked for together; longer ones are worth a request of their own."""
 
 IMAGE_WIDTH, IMAGE_LENGTH, BITS_PER_SAMPLE, COMPRESSION, PHOTOMETRIC = 256, 257, 258, 259, 262
 FILL_ORDER, IMAGE_DESCRIPTION, STRIP_OFFSETS, SAMPLES_PER_PIXEL = 266, 270, 273, 277
@@ -27,6 +32,11 @@ ROWS_PER_STRIP, STRIP_BYTE_COUNTS, PLANAR_CONFIGURATION, SOFTWARE = 278, 279, 28
 PREDICTOR, TILE_WIDTH, TILE_LENGTH, TILE_OFFSETS, TILE_BYTE_COUNTS = 317, 322, 323, 324, 325
 SUB_IFDS, EXTRA_SAMPLES, SAMPLE_FORMAT, JPEG_TABLES, YCBCR_SUBSAMPLING = 330, 338, 339, 347, 530
 NEW_SUBFILE_TYPE, IMAGE_DEPTH, T4_OPTIONS = 254, 32997, 292
+_LOOKED_AT = (
+    BITS_PER_SAMPLE, STRIP_OFFSETS, STRIP_BYTE_COUNTS, TILE_OFFSETS, TILE_BYTE_COUNTS, SUB_IFDS, EXTRA_SAMPLES,
+    SAMPLE_FORMAT, JPEG_TABLES,
+)  # fmt: skip
+"""Tags of every IFD whose values may be too long to stand in it."""
 
 _SIZES = {
     1: 1,
@@ -145,11 +155,14 @@ class TiffFile:
     def _walk(self) -> Chain:
         offsets: dict[int, None] = {}
         offset = self.first_offset
+        ahead = ChainAhead(self.file, offset) if self.file.is_far else None
         while offset:
             if offset in offsets:
                 return Chain(tuple(offsets), f"the chain of IFDs loops back to byte {offset}")
             if len(offsets) >= limits.MAX_IFDS:
                 return Chain(tuple(offsets), f"the chain has more than {limits.MAX_IFDS} IFDs")
+            if ahead is not None:
+                ahead.reached(offset)
             try:
                 raw, next_offset = self._raw(offset)
             except CorruptDataError as error:
@@ -163,7 +176,7 @@ class TiffFile:
     def _raw(self, offset: int) -> tuple[bytes, int]:
         """The entries of the IFD at `offset` as bytes, and the offset of the next one."""
         size = struct.calcsize(self._count_format)
-        data = self.file.read(offset, READ_AHEAD)
+        data = self.file.read(offset, IFD_BYTES)
         if len(data) < size:
             raise self.file.truncated(f"an IFD should start at byte {offset}", offset)
         count = struct.unpack_from(self._count_format, data)[0]
@@ -207,6 +220,29 @@ class TiffFile:
                 where = struct.unpack_from(self._offset_format, raw, value)[0]
             tags.setdefault(code, Tag(kind, count, where))
         return Ifd(offset, tags, next_offset)
+
+    def in_turn(self, offsets: Iterable[int]) -> Iterator[int]:
+        """The same offsets of IFDs, which are read next; in a file far away a few of them are asked for at once."""
+        if not self.file.is_far:
+            yield from offsets
+            return
+        offsets = iter(offsets)
+        while some := list(itertools.islice(offsets, TOGETHER)):
+            # the second time their values, of which many lie behind all IFDs
+            self.file.expect([(offset, IFD_BYTES) for offset in some if offset not in self._kept])
+            self.file.expect([part for offset in some for part in self._beside(offset)])
+            yield from some
+
+    def _beside(self, offset: int) -> Iterator[tuple[int, int]]:
+        """Offset and length of the values of an IFD that do not stand in it, but for the long ones."""
+        try:
+            tags = self.ifd(offset).tags
+        except InputError:
+            return
+        for code in _LOOKED_AT:
+            tag = tags.get(code)
+            if tag is not None and self._inline < (n := tag.values * tag.item_bytes) <= NEAR_BYTES:
+                yield tag.offset, n
 
     def raw_value(self, tag: Tag, limit: int | None = None) -> bytes:
         """The bytes of a tag's values, checked against the file before anything is read."""

@@ -58,7 +58,7 @@ def _planes(
     array: TiffArray, image: int, level: int, ranges: dict[int, list[tuple[int, int, str]]]
 ) -> Iterator[Finding]:
     count, work = 0, 0
-    for ref in sorted(set(array.planes.values())):  # planes may share an IFD
+    for ref in array.pages.in_turn(sorted(set(array.planes.values()))):  # planes may share an IFD
         work += array.pages.weight(ref)
         if work > MAX_WORK:
             text = f"the tables of level {level} were not all looked at: they share their bytes"

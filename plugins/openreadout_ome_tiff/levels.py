@@ -49,7 +49,7 @@ def _from_sub_ifds(array: TiffArray) -> list[TiffArray]:
     if not offsets:
         return []
     known: dict[tuple[int, int], Sequence[int]] = {}
-    for ref in array.planes.values():
+    for ref in array.pages.in_turn(array.planes.values()):
         if (ref.member, ref.offset) not in known:
             known[ref.member, ref.offset] = _sub_offsets(array, ref)
     all_offsets = {key: known[ref.member, ref.offset] for key, ref in array.planes.items()}

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections.abc import Iterable
 
-from openreadout.errors import CorruptDataError, FileError, InputError
+from openreadout import limits
+from openreadout.errors import CorruptDataError, FileError, InputError, RemoteError
 from openreadout.remote.urls import is_url
 from openreadout.stores import join_key
+from openreadout.workers import Workers
 from openreadout_ome_tiff.detect import is_ome_xml, is_tiff
 from openreadout_ome_tiff.files import File, Handles, beside, file_name, is_file
 from openreadout_ome_tiff.ifd import IMAGE_DESCRIPTION, TiffFile
 
 MAX_FOLDER = 20_000
 """Files of a folder that are looked into for a UUID."""
+MAX_TOGETHER = 1024
+"""Files behind URLs that are opened together; what each begins with is held in memory."""
 UUID_HEAD = 64 << 10
 _UUID = re.compile(
     rb"<(?:[A-Za-z_][A-Za-z0-9_.-]*:)?OME\b[^>]*?\bUUID\s*=\s*[\"']([^\"']{1,100})[\"']"
@@ -76,6 +82,24 @@ class Members:
         self._by_path: dict[str, int] = {os.path.abspath(own.file.path): 0} if own else {}
         self._uuids: dict[str, str | None] = {}
         self._folder_uuids: dict[str, str] | None = None
+
+    def expect(self, names: Iterable[str | None]) -> None:
+        """Open members that are asked for next; the first ones of those far away together, as each is a wait."""
+        if not is_url(self.folder):
+            return
+        keys = [inner_key(name) for name in dict.fromkeys(names) if name]
+        paths = [beside(self.folder, key) for key in keys if key is not None][:MAX_TOGETHER]
+        if len(paths) < 2:
+            return
+        with Workers(min(len(paths), limits.MAX_REQUESTS)) as workers:
+            for _ in workers.map(self._look, paths):
+                pass
+
+    def _look(self, path: str) -> None:
+        # whoever asks for it meets the error again; that it is not there is one of them
+        with contextlib.suppress(InputError, RemoteError):
+            tiff = TiffFile(File(path, self.handles))
+            tiff.ifd(tiff.first_offset)
 
     def find(self, name: str | None, uuid: str | None) -> int | None:
         """The place in `files` of the member with this name and UUID, or None when it is not there.

@@ -256,6 +256,7 @@ def _dataset(
 ) -> Dataset:
     for repair in document.repairs:
         opening.fault("metadata", "warning", repair)
+    members.expect(element.file_name for image in document.images for element in image.tiff_data)
     used: set[tuple[int, int]] = set()
     alone = len(document.images) == 1
     wells = _wells(document)
@@ -580,7 +581,7 @@ def _report_absent(opening: Opening, images: Sequence[OpenedImage], members: Mem
 def _by_structure(opening: Opening, tiff: TiffFile, document: OmeDocument | None) -> Dataset:
     """Images of the IFDs alone: those of one size and type that follow one another are the time points of an image."""
     groups: list[tuple[PageLayout, list[PlaneRef]]] = []
-    for number, offset in enumerate(tiff.chain().offsets):
+    for number, offset in enumerate(tiff.in_turn(tiff.chain().offsets)):
         try:
             layout = read_layout(tiff, tiff.ifd(offset))
         except InputError as error:
@@ -681,7 +682,10 @@ def _structure(files: Sequence[TiffFile], companion: str | None) -> Mapping[str,
                 "bigtiff": tiff.is_bigtiff,
                 "byte_order": tiff.byte_order,
                 "ifd_count": len(tiff.chain().offsets),
-                "ifds": [_ifd_entry(tiff, n, o) for n, o in enumerate(tiff.chain().offsets[:1000])],
+                "ifds": [
+                    _ifd_entry(tiff, n, o)
+                    for n, o in enumerate(tiff.in_turn(tiff.chain().offsets[:1000]))
+                ],
             }
             for tiff in files[:1000]
         ],

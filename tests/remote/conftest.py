@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,39 @@ def command(capsys):
         return code, json.loads(out) if "--json" in arguments else out, err
 
     return call
+
+
+@pytest.fixture
+def rounds(monkeypatch):
+    """Counts how often the main thread waits: for one request of its own, or for several that are made at once."""
+    from openreadout.remote.http import HttpTransport
+    from openreadout.remote.store import RemoteFile, RemoteStore
+
+    main, count, asked = threading.main_thread(), [0], [0]
+
+    def counted(name):
+        real = getattr(HttpTransport, name)
+
+        def call(self, *arguments):
+            asked[0] += 1
+            count[0] += threading.current_thread() is main
+            return real(self, *arguments)
+
+        return call
+
+    for name in ("fetch", "size", "tail", "listing"):
+        monkeypatch.setattr(HttpTransport, name, counted(name))
+
+    def together(kind):
+        real = kind.expect
+
+        def expect(self, what):
+            before = asked[0]
+            real(self, what)
+            count[0] += asked[0] > before
+
+        monkeypatch.setattr(kind, "expect", expect)
+
+    together(RemoteStore)
+    together(RemoteFile)
+    return count

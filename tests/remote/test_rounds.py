@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
 
 import numpy as np
 import pytest
@@ -16,37 +15,6 @@ ZIP = "ome-zarr/v3-zip/packed.ozx"
 TIFF = "ome-tiff/pyramid/cells.ome.tiff"
 N5 = "n5/z5py-viewer-pyramid/pyramid.n5/em"
 WELLS, FIELDS = 12, 2
-
-
-@pytest.fixture
-def rounds(monkeypatch):
-    """Counts how often the main thread waits: for one request of its own, or for several that are made at once."""
-    from openreadout.remote.http import HttpTransport
-    from openreadout.remote.store import RemoteStore
-
-    main, count, asked = threading.main_thread(), [0], [0]
-
-    def counted(name):
-        real = getattr(HttpTransport, name)
-
-        def call(self, *arguments):
-            asked[0] += 1
-            count[0] += threading.current_thread() is main
-            return real(self, *arguments)
-
-        return call
-
-    for name in ("fetch", "size", "tail", "listing"):
-        monkeypatch.setattr(HttpTransport, name, counted(name))
-    expect = RemoteStore.expect
-
-    def together(self, keys):
-        before = asked[0]
-        expect(self, keys)
-        count[0] += asked[0] > before
-
-    monkeypatch.setattr(RemoteStore, "expect", together)
-    return count
 
 
 @pytest.mark.parametrize(
