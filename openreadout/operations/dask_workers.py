@@ -41,7 +41,7 @@ WAKE_SECONDS = 1
 ANSWER_SECONDS = 5
 """Time for the scheduler to say which workers there are."""
 SILENT_SECONDS = 120
-"""Time without any worker after which an export gives up."""
+"""Time without any worker, or with paused ones alone, after which an export gives up."""
 POLL_SECONDS = 0.02
 STOP_SECONDS = 30
 """Time that is given to tasks that are under way when an export ends early."""
@@ -265,6 +265,20 @@ class Cluster:
         self._answers = True
         return dict(found)
 
+    def _paused(self) -> bool:
+        """Whether Dask has stopped all workers for their use of memory, and none has a task that may end."""
+        scheduler = self._client.scheduler
+        try:
+            if self._client.sync(
+                scheduler.ncores_running, workers=None, callback_timeout=ANSWER_SECONDS
+            ):
+                return False
+            found = self._client.sync(scheduler.identity, callback_timeout=ANSWER_SECONDS)
+        except (OSError, TimeoutError):
+            return False
+        tasks = [one["metrics"].get("task_counts", {}) for one in found["workers"].values()]
+        return not any(counts.get("executing") for counts in tasks)
+
     def _lost(self) -> StorageError:
         return StorageError(
             f"{self._address}: the Dask scheduler does not answer any more",
@@ -283,8 +297,11 @@ class Cluster:
             look()
             if self._client.status not in ("running", "connecting"):
                 raise self._lost()
-            if self._client.status == "running" and (seen := self._seen()):
-                heard = time.monotonic()
+            seen = self._seen() if self._client.status == "running" else {}
+            stuck = bool(seen) and self._paused()
+            if seen:
+                if not stuck:
+                    heard = time.monotonic()
                 gone |= there - set(seen)
                 there = set(seen)
                 if len(gone) > max(LOSSES, 2 * len(there)):
@@ -293,6 +310,13 @@ class Cluster:
                 continue
             if not self._answers:
                 raise self._lost()
+            if stuck:
+                raise StorageError(
+                    f"{self._address}: all workers have been paused for {SILENT_SECONDS} seconds: their memory is full",
+                    path=self._address,
+                    hint="start workers with more memory (--memory-limit), or give --memory and --chunks for smaller "
+                    "tasks",
+                )
             raise StorageError(
                 f"{self._address}: there has been no worker for {SILENT_SECONDS} seconds",
                 path=self._address,
@@ -340,7 +364,7 @@ class Cluster:
                     break
                 if now - looked > WAKE_SECONDS:
                     looked = now
-                    if self._client.status != "running" or not self._seen():
+                    if self._client.status != "running" or not self._seen() or self._paused():
                         break
 
 

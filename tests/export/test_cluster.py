@@ -66,7 +66,7 @@ class Cluster:
     scheduler: subprocess.Popen | None = None
     workers: list = field(default_factory=list)
 
-    def start(self) -> None:
+    def start(self, workers=WORKERS) -> None:
         (self.folder / "preload.py").write_text(PRELOAD)
         where = self.folder / "scheduler.json"
         self.scheduler = self._process(
@@ -82,7 +82,7 @@ class Cluster:
         self._wait(where.exists)
         self._wait(lambda: where.read_text().rstrip().endswith("}"))
         self.address = json.loads(where.read_text())["address"]
-        for _ in range(WORKERS):
+        for _ in range(workers):
             self.add()
 
     def _process(self, kind, *arguments) -> subprocess.Popen:
@@ -95,7 +95,7 @@ class Cluster:
                 start_new_session=True,
             )
 
-    def add(self) -> None:
+    def add(self, *more) -> None:
         self.workers.append(
             self._process(
                 "worker",
@@ -110,6 +110,7 @@ class Cluster:
                 self.folder,
                 "--preload",
                 self.folder / "preload.py",
+                *more,
             )
         )
 
@@ -560,6 +561,27 @@ def test_a_scheduler_that_hangs_does_not_hold_up_a_signal(source, tmp_path):
         own.stop()
 
 
+def test_workers_that_are_paused_for_good_are_not_waited_for(
+    source, tmp_path, command, monkeypatch
+):
+    """Dask gives a worker nothing to do while its process has more than a part of the memory that it may have."""
+    monkeypatch.setattr(dask_workers, "SILENT_SECONDS", 3)
+    own = Cluster(tmp_path)
+    try:
+        own.start(workers=0)
+        own.add("--memory-limit", "40MB")
+        own._wait(lambda: "Pausing worker" in (tmp_path / "worker.log").read_text())
+        error = command(
+            "export", source, "--to", "ome-zarr", "-o", tmp_path / "o.ome.zarr", "--dask", own.address, code=5
+        )  # fmt: skip
+        assert "paused for 3 seconds: their memory is full" in error["message"]
+        assert "--memory-limit" in error["hint"]
+        own.add()  # one that is not
+        assert finish(start(source, tmp_path / "o.ome.zarr", "--dask", own.address))["verified"]
+    finally:
+        own.stop()
+
+
 def test_what_nobody_waits_for_any_more_says_nothing(cluster, tmp_path):
     """An interrupted call leaves callbacks and tasks behind, which fail in Dask's thread whenever they are reached."""
     code = """
@@ -767,6 +789,7 @@ def test_workers_that_end_before_they_take_a_task_are_not_waited_for_without_end
     found = dask_workers.Cluster("tcp://127.0.0.1:1", None)
     monkeypatch.setattr(found, "_client", SimpleNamespace(status="running"))
     monkeypatch.setattr(found, "_seen", lambda: {f"worker-{next(numbers)}": 1})
+    monkeypatch.setattr(found, "_paused", lambda: False)
     with pytest.raises(OpenReadoutError, match="workers were lost") as caught:
         found._next(queue.SimpleQueue(), lambda: None)
     assert caught.value.exit_code == 5
