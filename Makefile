@@ -10,6 +10,9 @@ BIN := $(VENV)/bin
 SAMPLE := fixtures/ome-tiff/pyramid/cells.ome.tiff
 OUT := out
 PYTEST_ARGS ?=
+# Processes that run tests; many of these wait for servers or for programs that they start.
+PYTEST_PROCESSES ?= 2
+PYTEST = HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(PYTEST_PROCESSES) --dist worksteal
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -73,11 +76,11 @@ layers: $(VENV)/.developed
 	$(BIN)/lint-imports
 
 tests: $(VENV)/.developed
-	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
 
 # Only the tests that read the collection of real files, which lies beside the checkout.
 corpus: $(VENV)/.developed
-	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -m corpus $(PYTEST_ARGS)
+	$(PYTEST) -m corpus $(PYTEST_ARGS)
 
 # Left out are tests of what measuring itself changes: imports, time, and writing under a quota.
 coverage: $(VENV)/.developed
