@@ -17,6 +17,7 @@ import secrets
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -173,6 +174,8 @@ class Cluster:
                     return await super().instantiate()
 
         settings = dask.config.merge(*dask.config.defaults)
+        folder = tempfile.TemporaryDirectory(prefix="openreadout-dask-", ignore_cleanup_errors=True)
+        settings["temporary-directory"] = self._stack.enter_context(folder)  # its own is never removed
         self._stack.enter_context(dask.config.set(settings))
         self._stack.enter_context(dask.config.set(HOARDING))
         with _deaf_children():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +21,7 @@ from openreadout.arrays import (
 )
 from openreadout.codecs import ITEM_BYTES, CodecSpec, native
 from openreadout.errors import CorruptDataError, OpenReadoutError, UnsupportedFeatureError
+from openreadout_ome_tiff.ahead import batches
 from openreadout_ome_tiff.ifd import TiffFile
 from openreadout_ome_tiff.page import Page, PageLayout, check_segment_size, dtype_name, read_page
 from openreadout_ome_tiff.standalone import StandAlone
@@ -73,12 +74,12 @@ class Pages:
         return page
 
     def in_turn(self, refs: Iterable[PlaneRef]) -> Iterator[PlaneRef]:
-        """The same planes, whose IFDs are read next; see `TiffFile.in_turn`."""
-        for member, some in itertools.groupby(refs, key=lambda ref: ref.member):
-            of_member = list(some)
-            offsets = self.members[member].in_turn([ref.offset for ref in of_member])
-            for ref, _ in zip(of_member, offsets, strict=True):
-                yield ref
+        """The same planes, whose IFDs are read next; of files far away a few are asked for at once."""
+        for some in batches(refs):
+            for member, same in itertools.groupby(some, key=lambda ref: ref.member):
+                offsets = [ref.offset for ref in same if (member, ref.offset) not in self._known]
+                self.members[member].expect(offsets)
+            yield from some
 
     def weight(self, ref: PlaneRef) -> int:
         """Bytes that the tables of an IFD come to, or 0 where it is damaged."""
@@ -194,7 +195,7 @@ class TiffArray:
         seen = planes[:: max(1, len(planes) * per_plane // limits.PRESENCE_SAMPLES + 1)]
         exact = len(seen) == len(planes)
         stored, first, last = 0, None, None
-        for key in seen:
+        for key in self._in_turn(seen):
             for index in self._stored_in(key, rows, columns):
                 stored += 1
                 first = first or index
@@ -205,8 +206,13 @@ class TiffArray:
 
     def stored_indices(self) -> Iterator[ChunkIndex]:
         rows, columns = grid_shape(self.shape, self.chunk_shape)[3:5]
-        for key in sorted(self.planes):
+        for key in self._in_turn(sorted(self.planes)):
             yield from self._stored_in(key, rows, columns)
+
+    def _in_turn(self, keys: Sequence[PlaneKey]) -> Iterator[PlaneKey]:
+        """The same planes, whose IFDs are read next; see `Pages.in_turn`."""
+        refs = self.pages.in_turn(self.planes[key] for key in keys)
+        return (key for key, _ in zip(keys, refs, strict=True))
 
     def _stored_in(self, key: PlaneKey, rows: int, columns: int) -> Iterator[ChunkIndex]:
         """The stored chunks of one plane, or its first where the IFD is damaged: reading it tells what is wrong."""

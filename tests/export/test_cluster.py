@@ -376,12 +376,22 @@ def test_a_folder_that_workers_write_to_is_not_left_behind_by_them(cluster, sour
     assert names(tmp_path) == ["in"]
 
 
-def test_workers_of_this_machine(make, tmp_path, killing):
+@pytest.fixture
+def scratch(tmp_path, monkeypatch):
+    """Where temporary files go."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+def test_workers_of_this_machine(make, tmp_path, killing, scratch):
     source = make.image(tmp_path / "in", [make.noise((3, 1500, 1500))], "zyx", chunks=(1, 512, 512))
     finish(start(source, tmp_path / "here.ome.zarr", "--no-sync"))
     finish(start(source, tmp_path / "there.ome.zarr", "--no-sync", "--dask", "local:2"))
     assert killing.tree(tmp_path / "there.ome.zarr") == killing.tree(tmp_path / "here.ome.zarr")
-    assert names(tmp_path) == ["here.ome.zarr", "in", "there.ome.zarr"]
+    assert names(tmp_path) == ["here.ome.zarr", "in", "there.ome.zarr", "tmp"]
+    assert names(scratch) == []
 
 
 def test_a_script_without_a_guard_is_run_once(source, tmp_path):
@@ -405,7 +415,7 @@ print(code, __main__.code is code)
     assert "verified" in report[-1]
 
 
-def test_ctrl_c_ends_the_workers_of_this_machine_too(source, tmp_path):
+def test_ctrl_c_ends_the_workers_of_this_machine_too(source, tmp_path, scratch):
     """A terminal sends SIGINT to the program and all that it started."""
     code = "import sys; from openreadout.cli import run; sys.exit(run(sys.argv[1:]))"
     running = subprocess.Popen(
@@ -427,6 +437,7 @@ def test_ctrl_c_ends_the_workers_of_this_machine_too(source, tmp_path):
             os.killpg(running.pid, 0)
             assert time.monotonic() < end, "something that it started is still there"
             time.sleep(0.2)
+    assert names(scratch) == []
 
 
 def test_what_cannot_be_done_is_refused(source, tmp_path):

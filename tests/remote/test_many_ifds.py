@@ -99,6 +99,27 @@ def test_info_and_check_wait_for_few_rounds(command, kind, tmp_path, rounds):
         assert rounds[0] <= most + -(-len(planes) // 64)
 
 
+def test_an_export_waits_for_few_rounds_too_and_gives_the_same_bytes(
+    command, kind, tmp_path, rounds
+):
+    planes, most = kind
+    source, options = (
+        tmp_path / "many.ome.tif",
+        ("--to", "ome-zarr", "--no-sync", "--no-verify", "-q"),
+    )
+    assert command("export", source, *options, "-o", tmp_path / "here.ome.zarr")[0] == 0
+    with serving(tmp_path) as server:
+        url = f"{server.url}/many.ome.tif"
+        rounds[0] = 0
+        assert command("export", url, *options, "-o", tmp_path / "there.ome.zarr")[0] == 0
+        assert rounds[0] <= most + 3 * -(-len(planes) // 64)
+    here, there = (
+        {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+        for folder in (tmp_path / "here.ome.zarr", tmp_path / "there.ome.zarr")
+    )
+    assert here == there
+
+
 def test_pixels_are_those_that_were_written(kind, tmp_path):
     planes, _ = kind
     with serving(tmp_path) as server, openreadout.open(f"{server.url}/many.ome.tif") as data:
