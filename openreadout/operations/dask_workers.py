@@ -43,6 +43,8 @@ ANSWER_SECONDS = 5
 """Time for the scheduler to say which workers there are."""
 SILENT_SECONDS = 120
 """Time without any worker, or with paused ones alone, after which an export gives up."""
+TELLING_SECONDS = 10
+"""Time within which a worker has told the scheduler what it is doing."""
 POLL_SECONDS = 0.02
 STOP_SECONDS = 30
 """Time that is given to tasks that are under way when an export ends early."""
@@ -175,7 +177,9 @@ class Cluster:
 
         settings = dask.config.merge(*dask.config.defaults)
         folder = tempfile.TemporaryDirectory(prefix="openreadout-dask-", ignore_cleanup_errors=True)
-        settings["temporary-directory"] = self._stack.enter_context(folder)  # its own is never removed
+        settings["temporary-directory"] = self._stack.enter_context(
+            folder
+        )  # its own is never removed
         self._stack.enter_context(dask.config.set(settings))
         self._stack.enter_context(dask.config.set(HOARDING))
         with _deaf_children():
@@ -279,8 +283,10 @@ class Cluster:
             found = self._client.sync(scheduler.identity, callback_timeout=ANSWER_SECONDS)
         except (OSError, TimeoutError):
             return False
-        tasks = [one["metrics"].get("task_counts", {}) for one in found["workers"].values()]
-        return not any(counts.get("executing") for counts in tasks)
+        return all(
+            one.get("status") == "paused" and not one["metrics"]["task_counts"].get("executing")
+            for one in found["workers"].values()
+        )
 
     def _lost(self) -> StorageError:
         return StorageError(
@@ -367,7 +373,9 @@ class Cluster:
                     break
                 if now - looked > WAKE_SECONDS:
                     looked = now
-                    if self._client.status != "running" or not self._seen() or self._paused():
+                    if self._client.status != "running" or not self._seen():
+                        break
+                    if now - began > TELLING_SECONDS and self._paused():
                         break
 
 

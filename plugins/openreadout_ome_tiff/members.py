@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 
 from openreadout import limits
-from openreadout.errors import CorruptDataError, FileError, InputError, RemoteError
+from openreadout.errors import CorruptDataError, FileError, InputError
 from openreadout.remote.urls import is_url
 from openreadout.stores import join_key
 from openreadout.workers import Workers
@@ -84,7 +84,7 @@ class Members:
         self._folder_uuids: dict[str, str] | None = None
 
     def expect(self, names: Iterable[str | None]) -> None:
-        """Open members that are asked for next; the first ones of those far away together, as each is a wait."""
+        """Open members that are asked for next, those far away together, as each is a wait. Raises `RemoteError`."""
         if not is_url(self.folder):
             return
         keys = [inner_key(name) for name in dict.fromkeys(names) if name]
@@ -96,10 +96,10 @@ class Members:
                 pass
 
     def _look(self, path: str) -> None:
-        # whoever asks for it meets the error again; that it is not there is one of them
-        with contextlib.suppress(InputError, RemoteError):
-            tiff = TiffFile(File(path, self.handles))
-            tiff.ifd(tiff.first_offset)
+        if is_file(path):
+            with contextlib.suppress(InputError):  # whoever asks for it meets the error again
+                tiff = TiffFile(File(path, self.handles))
+                tiff.ifd(tiff.first_offset)
 
     def find(self, name: str | None, uuid: str | None) -> int | None:
         """The place in `files` of the member with this name and UUID, or None when it is not there.
