@@ -104,6 +104,26 @@ def usable_cpus() -> int:
     return os.cpu_count() or 1
 
 
+def allow_open_files(count: int) -> int:
+    """Raise the number of files that this process may have open, if it is lower and the system lets it.
+
+    Returns the number that holds now, which is that of processes started from now on too.
+    """
+    if sys.platform == "win32":
+        return count  # its handles are not counted so
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= count:
+        return count
+    most = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    except (OSError, ValueError):
+        return soft
+    return most
+
+
 def lock_file(fd: int, *, shared: bool = False) -> bool:
     """Take a lock on an open file, which ends with the process; False when somebody else holds it.
 

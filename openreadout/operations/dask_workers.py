@@ -22,14 +22,15 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from openreadout.ending import deferred
 from openreadout.errors import OpenReadoutError, StorageError, UsageError
 from openreadout.operations.cells import Failure, Job, Task, attempt
-from openreadout.system import remove
+from openreadout.system import allow_open_files, remove
 
 Result = TypeVar("Result")
+Value = TypeVar("Value")
 
 AHEAD = 8
 """Tasks that the scheduler knows of, for each thread of a worker."""
@@ -49,6 +50,8 @@ POLL_SECONDS = 0.02
 STOP_SECONDS = 30
 """Time that is given to tasks that are under way when an export ends early."""
 MAX_LOCAL = 1024
+FILES, FILES_PER_WORKER = 48, 12
+"""Files that this process has open at most for workers that it started: some, and more for each of these."""
 DISTRIBUTION = "openreadout-microscopy"
 _MALLOC = "distributed.nanny.pre-spawn-environ.MALLOC_"
 HOARDING = {f"{_MALLOC}TRIM_THRESHOLD_": 256 << 20, f"{_MALLOC}MMAP_THRESHOLD_": 32 << 20}
@@ -119,6 +122,8 @@ class Cluster:
                 )
                 _quiet_loop(self._client.loop)
                 self._stack.callback(self._client.close, timeout=5)
+        except OpenReadoutError:
+            raise
         except Exception as error:  # whatever Dask raises says that it could not begin
             said = f"{type(error).__name__}: {error}"[:300]
             raise StorageError(
@@ -175,6 +180,13 @@ class Cluster:
                 with _without_main():
                     return await super().instantiate()
 
+        needed = FILES + count * FILES_PER_WORKER
+        if (allowed := allow_open_files(needed)) < needed:
+            # Dask tries again and again then, for ever
+            raise StorageError(
+                f"--dask {self._address}: {count} workers take {needed} open files, and the system allows {allowed}",
+                hint=f"ulimit -n {needed}, or fewer workers",
+            )
         settings = dask.config.merge(*dask.config.defaults)
         folder = tempfile.TemporaryDirectory(prefix="openreadout-dask-", ignore_cleanup_errors=True)
         settings["temporary-directory"] = self._stack.enter_context(
@@ -182,18 +194,20 @@ class Cluster:
         )  # its own is never removed
         self._stack.enter_context(dask.config.set(settings))
         self._stack.enter_context(dask.config.set(HOARDING))
+        begin = functools.partial(
+            self._dask.LocalCluster,
+            worker_class=Nanny,
+            n_workers=count,
+            threads_per_worker=self._threads,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            memory_limit=None,
+            death_timeout=START_SECONDS,
+            silence_logs=logging.CRITICAL,
+        )
         with _deaf_children():
-            cluster = self._dask.LocalCluster(
-                worker_class=Nanny,
-                n_workers=count,
-                threads_per_worker=self._threads,
-                processes=True,
-                host="127.0.0.1",
-                dashboard_address="127.0.0.1:0",
-                memory_limit=None,
-                death_timeout=START_SECONDS,
-                silence_logs=logging.CRITICAL,
-            )
+            cluster = _in_time(begin, 2 * START_SECONDS)
         # it would swallow an interruption that comes in it
         self._dask.gc.disable_gc_diagnosis(force=True)
         return self._stack.enter_context(cluster)
@@ -387,7 +401,6 @@ def _ask(dask: Any, address: str) -> None:
     StorageError
         It is no scheduler.
     """
-    answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     async def identity() -> Any:
         arguments = dask.security.Security().get_connection_args("client")
@@ -398,18 +411,18 @@ def _ask(dask: Any, address: str) -> None:
         finally:
             comm.abort()
 
-    def work() -> None:
-        try:
-            place = dask.comm.get_address_host_port(address)
-            # nobody there is known at once so; Dask tries again until its time is over
-            socket.create_connection(place, timeout=CONNECT_SECONDS).close()
-            answer.put(asyncio.run(asyncio.wait_for(identity(), CONNECT_SECONDS)))
-        except Exception as error:  # what listens may send anything
-            answer.put(error)
+    def work() -> Any:
+        place = dask.comm.get_address_host_port(address)
+        # nobody there is known at once so; Dask tries again until its time is over
+        socket.create_connection(place, timeout=CONNECT_SECONDS).close()
+        return asyncio.run(asyncio.wait_for(identity(), CONNECT_SECONDS))
 
-    # not in this thread, where a loop may be running, as in a notebook
-    threading.Thread(target=work, daemon=True).start()
-    found = answer.get()
+    found: Any
+    try:
+        # not in this thread, where a loop may be running, as in a notebook
+        found = _in_time(work, 3 * CONNECT_SECONDS)
+    except Exception as error:  # what listens may send anything
+        found = error
     kind = found.get("type") if isinstance(found, dict) else None
     if kind != "Scheduler":
         other = f", but a {kind}".lower()[:50] if isinstance(kind, str) else ""
@@ -418,6 +431,32 @@ def _ask(dask: Any, address: str) -> None:
             path=address,
             hint="give the address that the scheduler prints, such as tcp://host:8786, or local:N",
         ) from (found if isinstance(found, Exception) else None)
+
+
+def _in_time(work: Callable[[], Value], seconds: float) -> Value:
+    """What a call gives that Dask may never come back from; it is made in a thread of its own.
+
+    Raises
+    ------
+    TimeoutError
+        It has not ended by then.
+    """
+    answer: queue.SimpleQueue[tuple[Value | None, BaseException | None]] = queue.SimpleQueue()
+
+    def call() -> None:
+        try:
+            answer.put((work(), None))
+        except BaseException as error:
+            answer.put((None, error))
+
+    threading.Thread(target=call, daemon=True).start()
+    try:
+        value, error = answer.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError(f"nothing has begun within {seconds} seconds") from None
+    if error is not None:
+        raise error
+    return cast("Value", value)
 
 
 def own_version() -> str:
@@ -515,6 +554,12 @@ def _quiet() -> None:
     below = [n for n in logging.Logger.manager.loggerDict if n.partition(".")[0] in names]
     for name in (*names, *below):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    logging.getLogger("asyncio").addFilter(_is_of_others)
+
+
+def _is_of_others(record: logging.LogRecord) -> bool:
+    """Whether a message does not come from the thread in which Dask's loop runs."""
+    return record.threadName != "IO loop"
 
 
 def _quiet_loop(loop: Any) -> None:

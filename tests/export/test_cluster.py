@@ -594,6 +594,59 @@ def test_workers_that_are_paused_for_good_are_not_waited_for(
         own.stop()
 
 
+def limited(source, target, address, soft, hard):
+    """The command in a process that may have so many files open."""
+    resource = pytest.importorskip("resource")
+    code = "import sys; from openreadout.cli import run; sys.exit(run(sys.argv[1:]))"
+    return subprocess.run(
+        [sys.executable, "-c", code, "export", str(source), "--to", "ome-zarr", "-o", str(target), "-q", "--dask",
+         address],
+        capture_output=True, text=True, timeout=100, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("files", [12, 24, 60])
+def test_workers_that_take_more_open_files_than_there_may_be_are_not_begun(source, tmp_path, files):
+    """Dask tries for ever to accept a connection for which no file is left, and tells of each try."""
+    done = limited(source, tmp_path / "o.ome.zarr", "local:2", files, files)
+    assert done.returncode == 5
+    assert f"2 workers take 72 open files, and the system allows {files}" in done.stderr
+    assert "ulimit -n 72" in done.stderr
+    assert len(done.stderr) < 500
+    assert names(tmp_path) == ["in"]
+
+
+def test_the_usual_limit_of_open_files_is_raised_where_that_may_be(source, tmp_path):
+    done = limited(source, tmp_path / "o.ome.zarr", "local:2", 40, 400)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("files", [10, 16, 24, 40])
+def test_few_open_files_end_in_one_error_or_well(cluster, source, tmp_path, files):
+    done = limited(source, tmp_path / "o.ome.zarr", cluster.address, files, files)
+    assert done.returncode in (0, 5)
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr) < 1000
+    assert (tmp_path / "o.ome.zarr").exists() == (done.returncode == 0)
+
+
+def test_a_start_that_comes_to_no_end_is_given_up(source, tmp_path, command, monkeypatch):
+    import distributed
+
+    ended = threading.Event()
+    monkeypatch.setattr(dask_workers, "START_SECONDS", 0.2)
+    monkeypatch.setattr(distributed, "LocalCluster", lambda **how: ended.wait(60))
+    try:
+        error = command(
+            "export", source, "--to", "ome-zarr", "-o", tmp_path / "o.ome.zarr", "--dask", "local:2", code=5
+        )  # fmt: skip
+    finally:
+        ended.set()
+    assert "nothing has begun within 0.4 seconds" in error["message"]
+    assert names(tmp_path) == ["in"]
+
+
 def test_what_nobody_waits_for_any_more_says_nothing(cluster, tmp_path):
     """An interrupted call leaves callbacks and tasks behind, which fail in Dask's thread whenever they are reached."""
     code = """
