@@ -116,6 +116,9 @@ def _leave(code: int) -> None:
         # Only metadata was read: no thread, child or temporary file is left, and taking the interpreter apart would
         # cost a tenth of the whole run.
         os._exit(code)
+    # Of an interruption that came while a string was evaluated, as dataclasses and named tuples do when a module is
+    # imported, `python -m` kills itself in the end, whoever caught it. Another string makes it forget that.
+    exec("")  # noqa: S102
     raise SystemExit(code)
 
 

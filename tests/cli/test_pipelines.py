@@ -78,10 +78,16 @@ def test_head_gets_its_line(fixtures):
     assert "Traceback" not in run.stderr
 
 
-@pytest.mark.parametrize("command", ["info -r .", "check --planes -r ."])
+@pytest.mark.parametrize("command", ["info -r", "check --planes -r"])
 def test_an_interrupt_ends_quietly_with_130(fixtures, command):
     process = subprocess.Popen(
-        [sys.executable, "-m", "openreadout", *command.split()],
+        [
+            sys.executable,
+            "-m",
+            "openreadout",
+            *command.split(),
+            *["."] * 50,
+        ],  # not done when the first line comes
         cwd=fixtures,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -92,6 +98,42 @@ def test_an_interrupt_ends_quietly_with_130(fixtures, command):
     _, error = process.communicate(timeout=60)
     assert "Traceback" not in error
     assert process.returncode == 130
+
+
+def test_an_interrupt_inside_of_a_string_that_is_evaluated_ends_with_130_too(tmp_path):
+    (tmp_path / "interrupted.py").write_text("""
+import numpy
+from openreadout import cli
+from openreadout.__main__ import main
+text = "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(60)"
+cli._run = lambda arguments, ending: exec(text)
+main()
+""")
+    run = subprocess.run(
+        [sys.executable, "-m", "interrupted"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )  # fmt: skip
+    assert (run.returncode, run.stderr) == (130, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
+def test_a_signal_while_python_takes_itself_apart_changes_nothing(fixtures, number):
+    code = f"""
+import os, sys
+import numpy
+from openreadout.__main__ import main
+class Late:
+    def __del__(self):
+        os.write(1, b"late")
+        os.kill(os.getpid(), {int(number)})
+late = Late()
+sys.argv = ["openreadout", "info", "-q", "ome-tiff/pyramid/cells.ome.tiff", "--only", "/format/id"]
+main()
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=fixtures, capture_output=True, text=True, check=False
+    )
+    assert run.stdout.endswith("late")
+    assert (run.returncode, run.stderr) == (0, "")
 
 
 def test_nothing_but_the_result_stands_on_stdout(fixtures, tmp_path):
