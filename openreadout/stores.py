@@ -7,16 +7,21 @@ with `join_key`, which refuses everything that would leave the store.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import stat
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from openreadout import limits, system
 from openreadout.errors import CorruptDataError, FileError, storage_error
 from openreadout.jsons import parse_json
 from openreadout.remote.urls import is_url
+
+BATCH = 64
+"""Images, wells of a plate or IFDs that are asked for together where each is a wait."""
+Item = TypeVar("Item")
 
 
 class Store(Protocol):
@@ -101,6 +106,15 @@ class FarStore(Protocol):
         What is known already is not asked for. Raises `RemoteError`; other errors wait for whoever wants the value.
         """
         ...
+
+
+def batches(items: Iterable[Item], *first: int) -> Iterator[list[Item]]:
+    """The same in lists of what is expected together; the first ones may be shorter, where often nobody wants more."""
+    items = iter(items)
+    for size in itertools.chain(first, itertools.repeat(BATCH)):
+        if not (batch := list(itertools.islice(items, size))):
+            return
+        yield batch
 
 
 def expect(store: Store, keys: Iterable[str]) -> None:

@@ -30,7 +30,6 @@ from openreadout.operations.cells import Failure, Job, Task, attempt
 from openreadout.system import allow_open_files, remove
 
 Result = TypeVar("Result")
-Value = TypeVar("Value")
 
 AHEAD = 8
 """Tasks that the scheduler knows of, for each thread of a worker."""
@@ -44,13 +43,13 @@ ANSWER_SECONDS = 5
 """Time for the scheduler to say which workers there are."""
 SILENT_SECONDS = 120
 """Time without any worker, or with paused ones alone, after which an export gives up."""
-TELLING_SECONDS = 10
+HEARTBEAT_SECONDS = 10
 """Time within which a worker has told the scheduler what it is doing."""
 POLL_SECONDS = 0.02
 STOP_SECONDS = 30
 """Time that is given to tasks that are under way when an export ends early."""
 MAX_LOCAL = 1024
-FILES, FILES_PER_WORKER = 48, 12
+OPEN_FILES, OPEN_FILES_PER_WORKER = 48, 12
 """Files that this process has open at most for workers that it started: some, and more for each of these."""
 DISTRIBUTION = "openreadout-microscopy"
 _MALLOC = "distributed.nanny.pre-spawn-environ.MALLOC_"
@@ -97,6 +96,8 @@ class Cluster:
         local = _local_workers(self._address)
         if local is None:
             _ask(self._dask, self._address)
+        else:
+            _allow_files(self._address, local)
         try:
             self._connect(local)
             if local is None:
@@ -122,8 +123,6 @@ class Cluster:
                 )
                 _quiet_loop(self._client.loop)
                 self._stack.callback(self._client.close, timeout=5)
-        except OpenReadoutError:
-            raise
         except Exception as error:  # whatever Dask raises says that it could not begin
             said = f"{type(error).__name__}: {error}"[:300]
             raise StorageError(
@@ -180,18 +179,10 @@ class Cluster:
                 with _without_main():
                     return await super().instantiate()
 
-        needed = FILES + count * FILES_PER_WORKER
-        if (allowed := allow_open_files(needed)) < needed:
-            # Dask tries again and again then, for ever
-            raise StorageError(
-                f"--dask {self._address}: {count} workers take {needed} open files, and the system allows {allowed}",
-                hint=f"ulimit -n {needed}, or fewer workers",
-            )
         settings = dask.config.merge(*dask.config.defaults)
+        # Dask never removes the folder that it makes itself
         folder = tempfile.TemporaryDirectory(prefix="openreadout-dask-", ignore_cleanup_errors=True)
-        settings["temporary-directory"] = self._stack.enter_context(
-            folder
-        )  # its own is never removed
+        settings["temporary-directory"] = self._stack.enter_context(folder)
         self._stack.enter_context(dask.config.set(settings))
         self._stack.enter_context(dask.config.set(HOARDING))
         begin = functools.partial(
@@ -322,29 +313,31 @@ class Cluster:
                 raise self._lost()
             seen = self._seen() if self._client.status == "running" else {}
             stuck = bool(seen) and self._paused()
+            if seen and not stuck:
+                heard = time.monotonic()
             if seen:
-                if not stuck:
-                    heard = time.monotonic()
                 gone |= there - set(seen)
                 there = set(seen)
                 if len(gone) > max(LOSSES, 2 * len(there)):
                     raise self._dying()  # before they take a task, so that none counts as lost
-            if time.monotonic() - heard < SILENT_SECONDS:
-                continue
-            if not self._answers:
-                raise self._lost()
-            if stuck:
-                raise StorageError(
-                    f"{self._address}: all workers have been paused for {SILENT_SECONDS} seconds: their memory is full",
-                    path=self._address,
-                    hint="start workers with more memory (--memory-limit), or give --memory and --chunks for smaller "
-                    "tasks",
-                )
-            raise StorageError(
-                f"{self._address}: there has been no worker for {SILENT_SECONDS} seconds",
+            if time.monotonic() - heard >= SILENT_SECONDS:
+                raise self._silent(stuck=stuck)
+
+    def _silent(self, *, stuck: bool) -> StorageError:
+        """The error for workers that have not been there, or have been stuck, for too long."""
+        if not self._answers:
+            return self._lost()
+        if stuck:
+            return StorageError(
+                f"{self._address}: all workers have been paused for {SILENT_SECONDS} seconds: their memory is full",
                 path=self._address,
-                hint="start workers; the logs of those that ended say why",
+                hint="start workers with more memory (--memory-limit), or give --memory and --chunks for smaller tasks",
             )
+        return StorageError(
+            f"{self._address}: there has been no worker for {SILENT_SECONDS} seconds",
+            path=self._address,
+            hint="start workers; the logs of those that ended say why",
+        )
 
     def _outcome(self, future: Any, losses: int) -> tuple[bool, Any]:
         """Whether a task came to its end, and its result; one that was lost with its worker did not."""
@@ -389,8 +382,25 @@ class Cluster:
                     looked = now
                     if self._client.status != "running" or not self._seen():
                         break
-                    if now - began > TELLING_SECONDS and self._paused():
+                    if now - began > HEARTBEAT_SECONDS and self._paused():
                         break
+
+
+def _allow_files(address: str, workers: int) -> None:
+    """See that enough files can be open: Dask goes on for ever where it can accept no connection.
+
+    Raises
+    ------
+    StorageError
+        The system allows fewer.
+    """
+    needed = OPEN_FILES + workers * OPEN_FILES_PER_WORKER
+    allowed = allow_open_files(needed)
+    if allowed < needed:
+        raise StorageError(
+            f"--dask {address}: {workers} workers take {needed} open files, and the system allows {allowed}",
+            hint=f"ulimit -n {needed}, or fewer workers",
+        )
 
 
 def _ask(dask: Any, address: str) -> None:
@@ -433,7 +443,7 @@ def _ask(dask: Any, address: str) -> None:
         ) from (found if isinstance(found, Exception) else None)
 
 
-def _in_time(work: Callable[[], Value], seconds: float) -> Value:
+def _in_time(work: Callable[[], Result], seconds: float) -> Result:
     """What a call gives that Dask may never come back from; it is made in a thread of its own.
 
     Raises
@@ -441,7 +451,7 @@ def _in_time(work: Callable[[], Value], seconds: float) -> Value:
     TimeoutError
         It has not ended by then.
     """
-    answer: queue.SimpleQueue[tuple[Value | None, BaseException | None]] = queue.SimpleQueue()
+    answer: queue.SimpleQueue[tuple[Result | None, BaseException | None]] = queue.SimpleQueue()
 
     def call() -> None:
         try:
@@ -456,7 +466,7 @@ def _in_time(work: Callable[[], Value], seconds: float) -> Value:
         raise TimeoutError(f"nothing has begun within {seconds} seconds") from None
     if error is not None:
         raise error
-    return cast("Value", value)
+    return cast("Result", value)
 
 
 def own_version() -> str:
@@ -563,5 +573,8 @@ def _is_of_others(record: logging.LogRecord) -> bool:
 
 
 def _quiet_loop(loop: Any) -> None:
-    """What nobody in Dask waits for any more, as after an interruption, is nothing to tell either."""
+    """What nobody in Dask waits for any more, as after an interruption, is nothing to tell either.
+
+    `_is_of_others` holds from the start on; what the loop leaves behind may be found by any thread.
+    """
     loop.asyncio_loop.set_exception_handler(lambda _loop, _context: None)

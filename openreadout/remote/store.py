@@ -19,13 +19,14 @@ from openreadout.remote.transport import (
     WAKE_SECONDS,
     Answer,
     Listing,
+    at_once,
     changed,
     failed,
     too_large,
     transport,
 )
 from openreadout.remote.urls import child, shown
-from openreadout.workers import Workers, given_up
+from openreadout.workers import given_up
 
 ZARR_DOCUMENTS = ("zarr.json", ".zattrs", ".zgroup", ".zarray")
 DOCUMENTS = (*ZARR_DOCUMENTS, ".zmetadata", "attributes.json")
@@ -222,12 +223,7 @@ class RemoteStore:
         wanted = [key for key in dict.fromkeys(keys) if not self._is_known(key)]
         if len(wanted) < 2 or self.live:
             return
-        try:
-            with Workers(min(len(wanted), limits.MAX_REQUESTS)) as workers:
-                for _ in workers.map(self._ask_ahead, wanted):
-                    pass
-        except RemoteError as error:
-            raise failed(error) from error.__cause__  # it was noted for another thread
+        at_once(self._ask_ahead, wanted)
 
     def _is_known(self, key: str) -> bool:
         """Whether nothing need be asked to tell what a document holds, or what size another value has."""
@@ -541,12 +537,7 @@ class RemoteFile:
         pieces = [
             run[at : at + MAX_RUN] for run in _runs(lacking) for at in range(0, len(run), MAX_RUN)
         ]
-        try:
-            with Workers(min(len(pieces), limits.MAX_REQUESTS)) as workers:
-                for _ in workers.map(self._some, pieces):
-                    pass
-        except RemoteError as error:
-            raise failed(error) from error.__cause__  # it was noted for another thread
+        at_once(self._some, pieces)
 
     def _some(self, numbers: range) -> list[bytes]:
         """Blocks that follow one another: with one request those that nobody has or is waiting for."""

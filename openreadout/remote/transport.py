@@ -8,14 +8,15 @@ from __future__ import annotations
 import concurrent.futures
 import random
 import threading
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from openreadout import limits
 from openreadout.errors import CorruptDataError, RemoteError, UsageError
 from openreadout.remote.urls import scheme_of, shown
-from openreadout.workers import given_up
+from openreadout.workers import Workers, given_up
 
+Item = TypeVar("Item")
 Value = TypeVar("Value")
 TRIES = 4
 """How often something is asked for that may go well the next time."""
@@ -365,3 +366,13 @@ def failed(error: RemoteError) -> RemoteError:
     if _SEEN.errors is not None:
         _SEEN.errors.append(error)
     return error
+
+
+def at_once(ask: Callable[[Item], object], items: Collection[Item]) -> None:
+    """Call `ask` for each item in threads, as many as requests may be under way. Raises `RemoteError`."""
+    try:
+        with Workers(min(len(items), limits.MAX_REQUESTS)) as workers:
+            for _ in workers.map(ask, items):
+                pass
+    except RemoteError as error:
+        raise failed(error) from error.__cause__  # it was noted for another thread

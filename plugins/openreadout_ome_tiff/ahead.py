@@ -6,9 +6,7 @@ guesses are made here. The chain itself is walked as it is, and a wrong guess co
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from openreadout.limits import KIB, MIB
 
@@ -28,23 +26,7 @@ FAR_STEP = MIB
 NEAR_STEP = 64 * KIB
 """On a shorter way next to everything is read anyway, in the pieces that are asked for."""
 MOST_THROUGH = 256 * MIB
-"""Bytes that are read through in all, where an IFD in each would do."""
-
-
-BATCHES = (1, 8)
-"""The first ones that are asked for together: often nobody wants more."""
-BATCH = 64
-
-Item = TypeVar("Item")
-
-
-def batches(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """The same in lists, the first of them short."""
-    items = iter(items)
-    for size in itertools.chain(BATCHES, itertools.repeat(BATCH)):
-        if not (batch := list(itertools.islice(items, size))):
-            return
-        yield batch
+"""Bytes of one file that are read through in all."""
 
 
 class ChainAhead:

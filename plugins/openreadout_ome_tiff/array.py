@@ -21,8 +21,8 @@ from openreadout.arrays import (
 )
 from openreadout.codecs import ITEM_BYTES, CodecSpec, native
 from openreadout.errors import CorruptDataError, OpenReadoutError, UnsupportedFeatureError
-from openreadout_ome_tiff.ahead import batches
-from openreadout_ome_tiff.ifd import TiffFile
+from openreadout.stores import batches
+from openreadout_ome_tiff.ifd import FIRST_BATCHES, TiffFile
 from openreadout_ome_tiff.page import Page, PageLayout, check_segment_size, dtype_name, read_page
 from openreadout_ome_tiff.standalone import StandAlone
 
@@ -75,7 +75,10 @@ class Pages:
 
     def in_turn(self, refs: Iterable[PlaneRef]) -> Iterator[PlaneRef]:
         """The same planes, whose IFDs are read next; of files far away a few are asked for at once."""
-        for some in batches(refs):
+        if not self.members[0].file.is_far:  # the files of a set lie in one folder
+            yield from refs
+            return
+        for some in batches(refs, *FIRST_BATCHES):
             for member, same in itertools.groupby(some, key=lambda ref: ref.member):
                 offsets = [ref.offset for ref in same if (member, ref.offset) not in self._known]
                 self.members[member].expect(offsets)

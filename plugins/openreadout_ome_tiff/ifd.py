@@ -13,13 +13,16 @@ from typing import Literal, NamedTuple
 from openreadout import limits
 from openreadout.errors import CorruptDataError, InputError
 from openreadout.limits import KIB
-from openreadout_ome_tiff.ahead import IFD_BYTES, ChainAhead, batches
+from openreadout.stores import batches
+from openreadout_ome_tiff.ahead import IFD_BYTES, ChainAhead
 from openreadout_ome_tiff.files import File
 
 MAX_TAGS = 4096
 """Entries of one IFD; a hundred is already unusual."""
 KEPT_IFDS = 200_000
 """IFDs whose entries are kept after the chain was walked; those of longer chains are read again."""
+FIRST_BATCHES = (1, 8)
+"""IFDs that are asked for together at first: often nobody wants more."""
 NEAR_BYTES = 32 * KIB
 """Values that are no longer than that are asked for together; longer ones are worth a request of their own."""
 
@@ -220,18 +223,18 @@ class TiffFile:
 
     def in_turn(self, offsets: Iterable[int]) -> Iterator[int]:
         """The same offsets of IFDs, which are read next; in a file far away a few of them are asked for at once."""
-        for some in batches(offsets):
+        if not self.file.is_far:
+            yield from offsets
+            return
+        for some in batches(offsets, *FIRST_BATCHES):
             self.expect(some)
             yield from some
 
     def expect(self, offsets: Sequence[int]) -> None:
-        """Ask for a few IFDs, and for what `read_page` needs of them, together where each is a request."""
-        if self.file.is_far:
-            self.file.expect(
-                [(offset, IFD_BYTES) for offset in offsets if offset not in self._kept]
-            )
-            # many writers put the values behind the IFD, and some behind all pixels
-            self.file.expect([part for offset in offsets for part in self._beside(offset)])
+        """Ask for a few IFDs of a file far away together, and then for what `read_page` needs of them."""
+        self.file.expect([(offset, IFD_BYTES) for offset in offsets if offset not in self._kept])
+        # many writers put the values behind the IFD, and some behind all pixels
+        self.file.expect([part for offset in offsets for part in self._beside(offset)])
 
     def _beside(self, offset: int) -> Iterator[tuple[int, int]]:
         """Offset and length of the values of an IFD that do not stand in it, but for the long ones."""

@@ -7,11 +7,9 @@ import os
 import re
 from collections.abc import Iterable
 
-from openreadout import limits
 from openreadout.errors import CorruptDataError, FileError, InputError
 from openreadout.remote.urls import is_url
 from openreadout.stores import join_key
-from openreadout.workers import Workers
 from openreadout_ome_tiff.detect import is_ome_xml, is_tiff
 from openreadout_ome_tiff.files import File, Handles, beside, file_name, is_file
 from openreadout_ome_tiff.ifd import IMAGE_DESCRIPTION, TiffFile
@@ -91,9 +89,9 @@ class Members:
         paths = [beside(self.folder, key) for key in keys if key is not None][:MAX_TOGETHER]
         if len(paths) < 2:
             return
-        with Workers(min(len(paths), limits.MAX_REQUESTS)) as workers:
-            for _ in workers.map(self._look, paths):
-                pass
+        from openreadout.remote.transport import at_once
+
+        at_once(self._look, paths)
 
     def _look(self, path: str) -> None:
         if is_file(path):

@@ -5,12 +5,11 @@ Nothing is decided here. What cannot be read is passed over, and whoever opens i
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from openreadout.errors import InputError
-from openreadout.stores import FarStore, expect
+from openreadout.stores import FarStore, batches, expect
 from openreadout_ome_zarr.arrays import parse_v2
 from openreadout_ome_zarr.checked import items, mapping, text, whole
 from openreadout_ome_zarr.documents import json_object, key_of
@@ -19,18 +18,6 @@ from openreadout_ome_zarr.ngff import parse_multiscales
 if TYPE_CHECKING:
     from openreadout.stores import Store
     from openreadout_ome_zarr.documents import Documents, Group
-
-BATCH = 64
-"""Images, or wells of a plate, whose documents are asked for together."""
-
-Item = TypeVar("Item")
-
-
-def batches(found: Iterable[Item]) -> Iterator[list[Item]]:
-    """The same in lists of `BATCH`."""
-    found = iter(found)
-    while batch := list(itertools.islice(found, BATCH)):
-        yield batch
 
 
 class Ahead:

@@ -16,8 +16,8 @@ from openreadout.errors import (
     UnsupportedFeatureError,
 )
 from openreadout.model import Finding, Image, Plate, Well
-from openreadout.stores import expect
-from openreadout_ome_zarr.ahead import BATCH, Ahead, batches
+from openreadout.stores import BATCH, batches, expect
+from openreadout_ome_zarr.ahead import Ahead
 from openreadout_ome_zarr.checked import EMPTY, clean, items, mapping, text, whole
 from openreadout_ome_zarr.documents import Documents, Group, key_of
 from openreadout_ome_zarr.images import CARRIED_KEY, Arrays, Fault, Request, build_image

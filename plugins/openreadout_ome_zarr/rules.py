@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from openreadout.errors import InputError
 from openreadout.model import Finding
-from openreadout_ome_zarr.ahead import batches
+from openreadout.stores import batches
 from openreadout_ome_zarr.checked import items, mapping, number, whole
 from openreadout_ome_zarr.documents import Documents
 from openreadout_ome_zarr.ngff import version_of

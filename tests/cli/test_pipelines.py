@@ -80,14 +80,9 @@ def test_head_gets_its_line(fixtures):
 
 @pytest.mark.parametrize("command", ["info -r", "check --planes -r"])
 def test_an_interrupt_ends_quietly_with_130(fixtures, command):
+    many = ["."] * 50  # so that it is not done when the first line comes
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "openreadout",
-            *command.split(),
-            *["."] * 50,
-        ],  # not done when the first line comes
+        [sys.executable, "-m", "openreadout", *command.split(), *many],
         cwd=fixtures,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

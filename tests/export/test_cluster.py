@@ -577,7 +577,7 @@ def test_workers_that_are_paused_for_good_are_not_waited_for(
 ):
     """Dask gives a worker nothing to do while its process has more than a part of the memory that it may have."""
     monkeypatch.setattr(dask_workers, "SILENT_SECONDS", 3)
-    monkeypatch.setattr(dask_workers, "TELLING_SECONDS", 2)
+    monkeypatch.setattr(dask_workers, "HEARTBEAT_SECONDS", 2)
     own = Cluster(tmp_path)
     try:
         own.start(workers=0)
